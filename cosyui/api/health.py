@@ -1,0 +1,33 @@
+"""Health routes for whoever restarts or routes to this server. They tell states and codes, nothing of requests."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from cosyui.service.service import SynthesisService
+
+
+def health_router(service: SynthesisService) -> APIRouter:
+    """``/health/live``: 200 while this process answers. ``/health/ready``: 200 when a request would be worked on,
+
+    else 503 with the engine's state and, if there is one, the problem's code and sentence.
+    """
+    router = APIRouter(prefix="/health", tags=["health"])
+
+    @router.get("/live")
+    async def live() -> JSONResponse:
+        return JSONResponse({"status": "alive"})
+
+    @router.get("/ready")
+    async def ready() -> JSONResponse:
+        problem = service.client.problem
+        body = {
+            "status": "ready" if service.ready else "not ready",
+            "engine": service.client.state,
+            "code": problem.code if problem is not None else None,
+            "message": problem.message if problem is not None else None,
+        }
+        return JSONResponse(body, status_code=200 if service.ready else 503)
+
+    return router

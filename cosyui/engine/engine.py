@@ -1,0 +1,163 @@
+"""The engine: loads a checkpoint and speaks requests one after another, a small step at a time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import torch
+from torch import nn
+
+from cosyui.engine.config import EngineConfig
+from cosyui.engine.precision import choose_device, choose_precision, describe
+from cosyui.engine.prompts import PromptCache
+from cosyui.engine.request import Cancelled, EngineFacts, EngineStats, Event, Failed, Finished, SynthesisRequest
+from cosyui.engine.take import Take
+from cosyui.errors import CosyuiError
+from cosyui.hub import parse_source, resolve
+from cosyui.model.cosyvoice3 import CosyVoice3, load
+from cosyui.speech.prompt_format import TextFrontend
+
+log = logging.getLogger(__name__)
+
+
+def parameter_count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def weight_bytes(module: nn.Module) -> int:
+    tensors = [*module.parameters(), *module.buffers()]
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+class Engine:
+    """Implements `cosyui.engine.base.EngineProtocol` for a real checkpoint."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        """Resolve and load the model. Raises CheckpointError or SetupError with a sentence that says what to do."""
+        began = time.perf_counter()
+        if config.threads:
+            torch.set_num_threads(config.threads)
+        device = choose_device(config.device)
+        precision = choose_precision(config.precision, device)
+        folder = resolve(config.model, llm_file=config.llm_file)
+        threads = config.threads or torch.get_num_threads()
+        self.model = load(folder, llm_file=config.llm_file, device=device, precision=precision, threads=threads)
+        self.frontend = TextFrontend(self.model.tokenizer, self.model.config.text_frontend)
+        self.prompts = PromptCache(self.model, config.prompt_cache_bytes)
+        self.precision = describe(precision)
+        self.facts = self._facts(config, folder, time.perf_counter() - began)
+        self.waiting: deque[SynthesisRequest] = deque()
+        self.active: tuple[SynthesisRequest, Iterator[Event | None]] | None = None
+        self.cancelled: list[str] = []
+        self.finished = 0
+        self.failed = 0
+        self.process = psutil.Process()
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.active or self.waiting or self.cancelled)
+
+    def submit(self, request: SynthesisRequest) -> None:
+        self.waiting.append(request)
+
+    def cancel(self, request_id: str) -> None:
+        if self.active and self.active[0].id == request_id:
+            self.active = None
+        elif any(request.id == request_id for request in self.waiting):
+            self.waiting = deque(request for request in self.waiting if request.id != request_id)
+        else:
+            return
+        self.cancelled.append(request_id)
+
+    def step(self) -> list[Event]:
+        events: list[Event] = [Cancelled(request_id) for request_id in self.cancelled]
+        self.cancelled.clear()
+        if not self.active:
+            if not self.waiting:
+                return events
+            request = self.waiting.popleft()
+            take = Take(request, self.model, self.frontend, self.prompts, ", ".join(sorted(set(self.precision.values()))))
+            self.active = request, take.events()
+        event = self._advance(*self.active)
+        if isinstance(event, Finished | Failed):
+            self.active = None
+        if event is not None:
+            events.append(event)
+        return events
+
+    @torch.inference_mode()
+    def _advance(self, request: SynthesisRequest, work: Iterator[Event | None]) -> Event | None:
+        try:
+            event = next(work)
+        except CosyuiError as error:
+            failure = Failed(request.id, error.code, error.message, error.field, error.status)
+        except torch.OutOfMemoryError:
+            failure = Failed(request.id, "out_of_memory", self._memory_message())
+        except torch.AcceleratorError:
+            raise  # the CUDA context is lost: only a new process helps
+        except Exception:  # noqa: BLE001 - a fault of one request must not end the others
+            log.exception("request failed", extra={"request_id": request.id})
+            message = "Something went wrong inside the engine; its log has the details under this request's id."
+            failure = Failed(request.id, "engine_fault", message)
+        else:
+            self.finished += isinstance(event, Finished)
+            return event
+        self.failed += 1
+        return failure
+
+    def stats(self) -> EngineStats:
+        allocated = reserved = used = total = 0
+        if self.model.device.type == "cuda":
+            allocated = torch.cuda.memory_allocated(self.model.device)
+            reserved = torch.cuda.memory_reserved(self.model.device)
+            free, total = torch.cuda.mem_get_info(self.model.device)
+            used = total - free
+        return EngineStats(
+            running=int(self.active is not None),
+            waiting=len(self.waiting),
+            finished=self.finished,
+            failed=self.failed,
+            rss=self.process.memory_info().rss,
+            allocated=allocated,
+            reserved=reserved,
+            device_used=used,
+            device_total=total,
+            cached_prompts=len(self.prompts),
+        )
+
+    def close(self) -> None:
+        self.active = None
+        self.waiting.clear()
+        self.prompts.clear()
+        del self.model, self.frontend, self.prompts
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    def _memory_message(self) -> str:
+        free, total = torch.cuda.mem_get_info(self.model.device)
+        torch.cuda.empty_cache()
+        return (
+            f"The GPU is out of memory ({free >> 20} of {total >> 20} MiB were free). "
+            "Try a shorter text, or close other programs that use the GPU."
+        )
+
+    def _facts(self, config: EngineConfig, folder: Path, seconds: float) -> EngineFacts:
+        model = self.model
+        parts = {"llm": model.llm, "flow": model.flow, "vocoder": model.vocoder}
+        return EngineFacts(
+            model=folder.name,
+            source=str(parse_source(config.model)),
+            device=torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
+            precision=self.precision,
+            parameters={name: parameter_count(part) for name, part in parts.items()},
+            memory={name: weight_bytes(part) for name, part in parts.items()},
+            load_seconds=seconds,
+            demo_voice=model.config.demo_voice,
+            instruct_supported=model.config.instruct_supported,
+            languages=model.config.languages,
+        )

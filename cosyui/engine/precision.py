@@ -1,0 +1,36 @@
+"""Which dtype each stage runs in."""
+
+from __future__ import annotations
+
+import torch
+
+from cosyui.engine.config import Precision
+from cosyui.model.cosyvoice3 import StagePrecision
+
+_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` is CUDA when there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
+
+
+def choose_precision(precision: Precision, device: torch.device) -> StagePrecision:
+    """Dtypes per stage.
+
+    ``auto``: float32 on a CPU; on CUDA bfloat16 for the LLM and the flow, whose activations overflow in float16, and
+    float32 for the vocoder, which is small and audibly rough with bfloat16's short mantissa. A precision chosen by
+    hand holds for all stages, but the vocoder has float32 where bfloat16 is asked for.
+    """
+    if precision == "auto":
+        precision = "float32" if device.type == "cpu" else "bfloat16"
+    dtype = _BY_NAME[precision]
+    return StagePrecision(dtype, dtype, torch.float32 if dtype == torch.bfloat16 else dtype)
+
+
+def describe(precision: StagePrecision) -> dict[str, str]:
+    """Stage -> dtype name, for people."""
+    stages = {"llm": precision.llm, "flow": precision.flow, "vocoder": precision.vocoder, "f0": torch.float64}
+    return {stage: str(dtype).removeprefix("torch.") for stage, dtype in stages.items()}

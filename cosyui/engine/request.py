@@ -1,0 +1,164 @@
+"""What goes down to an engine (a request) and what comes back up (events): plain frozen data that pickles."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLE_RATE = 24_000
+"""Hz of all audio that leaves an engine."""
+
+
+class Mode(StrEnum):
+    """How the prompt clip is used (oracle: CosyVoice3 prompt formats)."""
+
+    ZERO_SHOT = "zero_shot"
+    CROSS_LINGUAL = "cross_lingual"
+    INSTRUCT = "instruct"
+
+
+@dataclass(frozen=True)
+class PromptClip:
+    """A decoded, checked prompt clip: mono float32 ``samples`` in [-1, 1] at ``sample_rate`` Hz, and what is said in it."""
+
+    samples: NDArray[np.float32]
+    sample_rate: int
+    transcript: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """Content hash of the sound (not of the transcript): the key of the prompt feature cache."""
+        head = f"{self.sample_rate}:".encode()
+        return hashlib.sha256(head + np.ascontiguousarray(self.samples).tobytes()).hexdigest()
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / self.sample_rate
+
+
+@dataclass(frozen=True)
+class SynthesisRequest:
+    """One take. ``stream`` asks for chunks as early as possible; otherwise a chunk is a whole segment."""
+
+    id: str
+    text: str
+    mode: Mode
+    prompt: PromptClip
+    seed: int
+    instruction: str = ""
+    language: str | None = None
+    speed: float = 1.0
+    stream: bool = False
+
+
+@dataclass(frozen=True)
+class RequestStats:
+    """Measured by the engine for one finished request; seconds are wall time on the engine's clock."""
+
+    speech_seconds: float
+    total_seconds: float
+    first_chunk_seconds: float
+    speech_tokens: int
+    segments: int
+    text_seconds: float = 0.0
+    prompt_seconds: float = 0.0
+    llm_seconds: float = 0.0
+    flow_seconds: float = 0.0
+    vocoder_seconds: float = 0.0
+    retries: int = 0
+    precision: str = "float32"
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def rtf(self) -> float:
+        """Real-time factor: seconds of work per second of speech."""
+        return self.total_seconds / self.speech_seconds if self.speech_seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Started:
+    """The engine has taken the request up; ``segments`` is how many pieces of text it will speak."""
+
+    request_id: str
+    segments: int
+
+
+@dataclass(frozen=True)
+class AudioChunk:
+    """The next piece of speech: little-endian int16 mono PCM at ``SAMPLE_RATE``."""
+
+    request_id: str
+    index: int
+    pcm: bytes
+
+    @property
+    def samples(self) -> int:
+        return len(self.pcm) // 2
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The last event of a request that went well."""
+
+    request_id: str
+    stats: RequestStats
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The last event of a request that did not; ``code``, ``message`` and ``field`` as in ``CosyuiError``."""
+
+    request_id: str
+    code: str
+    message: str
+    field: str | None = None
+    status: int = 500
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """The last event of a request that was cancelled."""
+
+    request_id: str
+
+
+Event = Started | AudioChunk | Finished | Failed | Cancelled
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What was loaded: shown in the ops panel and in the preload report. Sizes in bytes, times in seconds."""
+
+    model: str
+    source: str
+    device: str
+    precision: dict[str, str]
+    parameters: dict[str, int]
+    memory: dict[str, int]
+    load_seconds: float
+    demo_voice: bool = False
+    instruct_supported: bool = True
+    languages: tuple[str, ...] = ("zh", "en")
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EngineStats:
+    """Live counters of an engine; memory in bytes (allocated/reserved are 0 without CUDA)."""
+
+    running: int
+    waiting: int
+    finished: int
+    failed: int
+    rss: int
+    allocated: int = 0
+    reserved: int = 0
+    device_used: int = 0
+    device_total: int = 0
+    cached_prompts: int = 0
+    extra: dict[str, float] = field(default_factory=dict)

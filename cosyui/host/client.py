@@ -1,0 +1,249 @@
+"""The engine as the server sees it: requests in, events out, whatever happens to the process behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+
+from cosyui.engine.request import EngineFacts, EngineStats, Event, SynthesisRequest
+from cosyui.errors import CosyuiError, EngineError
+from cosyui.host.config import EngineState, HostConfig
+from cosyui.host.messages import AskStats, Cancel, Events, LoadFailed, Message, Ready, Start, Stats, Submit
+from cosyui.host.process import EngineProcess
+from cosyui.host.stream import HandedOver, Stream
+from cosyui.host.supervision import Deaths, RestartPolicy
+from cosyui.ops.logs import log
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 2
+"""A request is started at most this often: once more after the death of the process."""
+
+
+class EngineClient:
+    """One supervised engine process; all methods belong to one event loop.
+
+    ``state``: ``starting`` (the model loads), ``ready``, ``restarting`` (died, a new one comes), ``broken`` (cannot be
+    loaded or dies again and again: see ``problem`` and ``last_words``), ``stopped``. ``facts`` are those of the last
+    load, ``latest_stats`` those of at most half a second ago while the engine works. ``on_change`` is called after
+    each change of ``state``.
+    """
+
+    def __init__(self, config: HostConfig, policy: RestartPolicy | None = None) -> None:
+        self._config = config
+        self._deaths = Deaths(policy if policy is not None else RestartPolicy())
+        self._streams: dict[str, Stream] = {}
+        self._process: EngineProcess | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._asked = False
+        self._stats_waiters: list[asyncio.Future[EngineStats | None]] = []
+        self.on_change: Callable[[], None] = lambda: None
+        self.state: EngineState = "stopped"
+        self.facts: EngineFacts | None = None
+        self.problem: CosyuiError | None = None
+        self.latest_stats: EngineStats | None = None
+        self.last_words: tuple[str, ...] = ()
+        self.restarts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Of the living process, None between two."""
+        return self._process.pid if self._process is not None else None
+
+    async def start(self) -> None:
+        """Start the process and its supervision; returns before the model is loaded (see `wait_until`)."""
+        if self._supervisor is None or self._supervisor.done():
+            self._deaths.forget()
+            self.problem = None
+            self._set_state("starting")
+            self._supervisor = asyncio.create_task(self._supervise(), name="engine-supervisor")
+
+    async def wait_until(self, *states: EngineState) -> EngineState:
+        """Wait for one of ``states``; without any: until the load has gone well or failed for good."""
+        wanted = states or ("ready", "broken", "stopped")
+        while self.state not in wanted:
+            await self._changed.wait()
+        return self.state
+
+    async def events(self, request: SynthesisRequest) -> AsyncGenerator[Event | HandedOver, None]:
+        """Submit a request and follow it to its end: exactly one Finished, Failed or Cancelled comes last.
+
+        While the engine loads or restarts, this waits. Closing the iterator cancels the request. If the process dies,
+        the request is handed to the next one once, and audio that was already delivered is not repeated (the same seed
+        makes the same audio); after that it ends with Failed ``engine_died``.
+        """
+        if request.id in self._streams:
+            raise ValueError(f"request {request.id} is already running")
+        stream = Stream(request)
+        self._streams[request.id] = stream
+        try:
+            if self.state in ("broken", "stopped"):
+                stream.fail(self._reason())
+            elif self.state == "ready":
+                self._hand_over(stream)
+            while not stream.drained:
+                yield await stream.next()
+        finally:
+            del self._streams[request.id]
+            if not stream.ended and stream.in_engine and self._process is not None:
+                self._process.send(Cancel(request.id))
+
+    async def cancel(self, request_id: str) -> None:
+        """End a request with Cancelled, at once for its reader; unknown ids are ignored."""
+        stream = self._streams.get(request_id)
+        if stream is None or stream.ended:
+            return
+        if stream.in_engine and self._process is not None:
+            self._process.send(Cancel(request_id))
+        stream.cancelled()
+
+    async def stats(self) -> EngineStats | None:
+        """Ask the engine between two steps; None if there is none that could answer."""
+        if self.state != "ready" or self._process is None:
+            return None
+        waiter: asyncio.Future[EngineStats | None] = asyncio.get_running_loop().create_future()
+        self._stats_waiters.append(waiter)
+        self._process.send(AskStats())
+        return await waiter
+
+    async def restart(self) -> None:
+        """Replace the process now, also a broken one. Requests in it are handed to the next one, within their limit."""
+        if self._supervisor is None or self._supervisor.done():
+            if self.state != "stopped":
+                await self.start()
+        elif self._process is not None:
+            self._asked = True
+            self._process.kill()
+        else:
+            self._hurry.set()
+
+    async def close(self) -> None:
+        """Stop the process (bounded: ask, SIGTERM, SIGKILL) and end every request. Calling it twice is fine."""
+        supervisor, process = self._supervisor, self._process
+        self._supervisor = None
+        if supervisor is not None:
+            supervisor.cancel()
+            await asyncio.wait([supervisor])
+        self._set_state("stopped")
+        if process is not None:
+            await process.stop()
+        self._process = None
+        self._end_all(self._reason())
+
+    # supervision
+
+    async def _supervise(self) -> None:
+        """One round per life of the process."""
+        while True:
+            process = EngineProcess(self._receive)
+            self._process = process
+            process.send(Start(self._config, self._in_flight()))
+            log(logger, logging.INFO, "engine_started", pid=process.pid, kind=self._config.kind)
+            await process.ended.wait()
+            self._process = None
+            pause = self._after(process)
+            if pause is None:
+                return
+            await self._pause(pause)
+            self.restarts += 1
+
+    def _after(self, process: EngineProcess) -> float | None:
+        """The process is gone: pause before the next, or None if there is to be no next."""
+        self.last_words = tuple(process.tail)
+        self.latest_stats = None
+        self._answer_stats(None)
+        end = process.describe_end()
+        if self.problem is not None:  # the load failed
+            self._break(self.problem)
+            return None
+        asked, self._asked = self._asked, False
+        pause = 0.0 if asked else self._deaths.record(time.monotonic())
+        log(logger, logging.WARNING, "engine_ended", pid=process.pid, end=end, asked=asked, pause=pause)
+        if pause is None:
+            words = f" Its last words: {self.last_words[-1][:200]}" if self.last_words else ""
+            message = f"The engine keeps dying (the last time it {end}) and is no longer started.{words}"
+            self._break(EngineError("engine_died", message))
+            return None
+        self._set_state("restarting")
+        for stream in list(self._streams.values()):
+            if stream.in_engine and not stream.ended:
+                self._survive(stream, end)
+        return pause
+
+    def _survive(self, stream: Stream, end: str) -> None:
+        stream.in_engine = False
+        if stream.attempts >= ATTEMPTS:
+            message = f"The engine's process {end} twice while it worked on this text. Try another text or clip."
+            stream.fail(EngineError("engine_died", message))
+
+    async def _pause(self, seconds: float) -> None:
+        self._hurry.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+        except TimeoutError:
+            return
+
+    def _break(self, problem: CosyuiError) -> None:
+        self.problem = problem
+        log(logger, logging.ERROR, "engine_broken", code=problem.code, reason=problem.message)
+        self._set_state("broken")
+        self._end_all(problem)
+
+    def _end_all(self, problem: CosyuiError) -> None:
+        self._answer_stats(None)
+        for stream in self._streams.values():
+            if not stream.ended:
+                stream.fail(problem)
+
+    # messages
+
+    def _receive(self, message: Message) -> None:
+        match message:
+            case Ready():
+                self.facts = message.facts
+                self._set_state("ready")
+                for stream in list(self._streams.values()):
+                    if not stream.in_engine and not stream.ended:
+                        self._hand_over(stream)
+            case LoadFailed():
+                self.problem = message.error
+            case Stats():
+                self.latest_stats = message.stats
+                if message.answer:
+                    self._answer_stats(message.stats)
+            case Events():
+                for event in message.events:
+                    if event.request_id in self._streams:  # else: cancelled a moment ago
+                        self._streams[event.request_id].take(event)
+
+    def _hand_over(self, stream: Stream) -> None:
+        assert self._process is not None
+        stream.begin()
+        self._process.send(Submit(stream.request))
+
+    def _in_flight(self) -> tuple[str, ...]:
+        return tuple(stream.request.id for stream in self._streams.values() if stream.attempts > 0)
+
+    def _answer_stats(self, stats: EngineStats | None) -> None:
+        waiters, self._stats_waiters = self._stats_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(stats)
+
+    def _reason(self) -> CosyuiError:
+        if self.state == "broken" and self.problem is not None:
+            return self.problem
+        return EngineError("engine_not_ready", "The engine is not running. Try again when the service is back.")
+
+    def _set_state(self, state: EngineState) -> None:
+        if state == self.state:
+            return
+        self.state = state
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self.on_change()

@@ -1,0 +1,68 @@
+"""What goes over the pipes between the server and its engine process: pickles of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cosyui.engine.request import EngineFacts, EngineStats, Event, SynthesisRequest
+from cosyui.errors import CosyuiError
+from cosyui.host.config import HostConfig
+
+
+@dataclass(frozen=True)
+class Start:
+    """First command. ``retried`` are the requests that were in the engine when the process before this one ended."""
+
+    config: HostConfig
+    retried: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Submit:
+    request: SynthesisRequest
+
+
+@dataclass(frozen=True)
+class Cancel:
+    request_id: str
+
+
+@dataclass(frozen=True)
+class AskStats:
+    """Answered by a Stats between two steps."""
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    """Close the engine and exit."""
+
+
+Command = Start | Submit | Cancel | AskStats | Shutdown
+
+
+@dataclass(frozen=True)
+class Ready:
+    facts: EngineFacts
+
+
+@dataclass(frozen=True)
+class LoadFailed:
+    """The model cannot be loaded, and trying again would not help."""
+
+    error: CosyuiError
+
+
+@dataclass(frozen=True)
+class Stats:
+    """``answer`` is true if it was asked for."""
+
+    stats: EngineStats
+    answer: bool = False
+
+
+@dataclass(frozen=True)
+class Events:
+    events: tuple[Event, ...]
+
+
+Message = Ready | LoadFailed | Stats | Events

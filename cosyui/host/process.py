@@ -1,0 +1,126 @@
+"""One life of the engine's process: start, two pipes, its last words, and an end that is always noticed.
+
+The pipes are read and written by threads that block; the event loop hears of everything through callbacks. A plain
+`subprocess` is used rather than `multiprocessing`: the child imports the engine and not the server's main module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import cosyui
+from cosyui.host.messages import Command, Message, Shutdown
+from cosyui.ops.logs import log
+
+logger = logging.getLogger(__name__)
+
+TAIL_LINES, TAIL_CHARS = 40, 400
+"""How much of the child's stderr is kept."""
+
+
+class EngineProcess:
+    """Made inside a running event loop; ``on_message`` is called on that loop, in the order of sending.
+
+    ``ended`` is set after the last message, as soon as the process is gone.
+    """
+
+    def __init__(self, on_message: Callable[[Message], None]) -> None:
+        self._on_message = on_message
+        self._loop = asyncio.get_running_loop()
+        self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self.ended = asyncio.Event()
+        root = str(Path(cosyui.__file__).parents[1])
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "cosyui.host.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+            # Its own session: the terminal's Ctrl-C must not reach it before the server has seen it.
+            start_new_session=True,
+        )
+        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        assert stdin is not None
+        assert stdout is not None
+        assert stderr is not None
+        words = threading.Thread(target=self._listen, args=(stderr,), name="engine-stderr", daemon=True)
+        words.start()
+        for target, args in ((self._read, (stdout, words)), (self._write, (stdin,))):
+            threading.Thread(target=target, args=args, name=f"engine-{target.__name__}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, command: Command) -> None:
+        """Never blocks; a command for a dead process is dropped, its end is reported by ``ended``."""
+        self._commands.put(command)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    async def stop(self, grace: float = 3.0) -> None:
+        """Ask, then SIGTERM, then SIGKILL, each with a bounded wait."""
+        self.send(Shutdown())
+        for act in (None, self._process.terminate, self._process.kill):
+            if act is not None:
+                act()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.ended.wait(), grace)
+                break
+        self._commands.put(None)
+
+    def describe_end(self) -> str:
+        """How it ended, for a sentence: "was killed by SIGKILL"."""
+        code = self._process.returncode
+        if code is not None and code < 0:
+            with contextlib.suppress(ValueError):
+                return f"was killed by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    def _read(self, stdout: IO[bytes], words: threading.Thread) -> None:
+        try:
+            while True:
+                self._post(self._on_message, pickle.load(stdout))  # noqa: S301  (our own child)
+        except (EOFError, pickle.UnpicklingError, OSError) as error:
+            if not isinstance(error, EOFError):
+                log(logger, logging.ERROR, "engine_pipe_broken", pid=self.pid, reason=type(error).__name__)
+                self._process.kill()
+        finally:
+            self._process.wait()
+            words.join(timeout=1.0)  # bounded: something the engine started may still hold its stderr
+            self._commands.put(None)
+            self._post(self.ended.set)
+
+    def _write(self, stdin: IO[bytes]) -> None:
+        with contextlib.suppress(OSError), stdin:
+            while (command := self._commands.get()) is not None:
+                pickle.dump(command, stdin, pickle.HIGHEST_PROTOCOL)
+                stdin.flush()
+
+    def _listen(self, stderr: IO[bytes]) -> None:
+        for raw in stderr:
+            line = raw.decode("utf-8", "replace").rstrip()[:TAIL_CHARS]
+            if line:
+                self.tail.append(line)
+                log(logger, logging.INFO, "engine_stderr", pid=self.pid, line=line)
+
+    def _post(self, callback: Callable[..., None], *args: Any) -> None:
+        # The loop may be closed already when a server goes down in a hurry; then nobody is left to tell.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *args)

@@ -1,0 +1,91 @@
+"""The events of one request on their way to its reader, across lives of the engine's process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+
+from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Started, SynthesisRequest
+from cosyui.errors import CosyuiError
+from cosyui.ops.logs import log
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """A loaded engine has been given the request; ``attempt`` is 2 when the process died and it starts again."""
+
+    request_id: str
+    attempt: int
+
+
+class Stream:
+    """``in_engine``: the living process has it. After a second start, delivered samples are skipped."""
+
+    def __init__(self, request: SynthesisRequest) -> None:
+        self.request = request
+        self.attempts = 0
+        self.in_engine = False
+        self.ended = False
+        self._events: asyncio.Queue[Event | HandedOver] = asyncio.Queue()
+        self._started = False
+        self._delivered = 0
+        self._skip = 0
+        self._chunks = 0
+
+    @property
+    def drained(self) -> bool:
+        """The final event has been read."""
+        return self.ended and self._events.empty()
+
+    async def next(self) -> Event | HandedOver:
+        return await self._events.get()
+
+    def begin(self) -> None:
+        """It goes into an engine, for the first time or again."""
+        self.attempts += 1
+        self.in_engine = True
+        self._skip = self._delivered
+        self._events.put_nowait(HandedOver(self.request.id, self.attempts))
+
+    def take(self, event: Event) -> None:
+        """An event from the engine."""
+        if self.ended:
+            return
+        match event:
+            case Started():
+                if not self._started:
+                    self._started = True
+                    self._events.put_nowait(event)
+            case AudioChunk():
+                self._take_chunk(event)
+            case Finished():
+                if self._skip:
+                    # Not the same audio as before: what was delivered stays, and the log tells.
+                    log(logger, logging.WARNING, "retry_shorter", request_id=self.request.id, samples=self._skip)
+                stats = replace(event.stats, retries=event.stats.retries + self.attempts - 1)
+                self._end(Finished(event.request_id, stats))
+            case Failed() | Cancelled():
+                self._end(event)
+
+    def fail(self, error: CosyuiError) -> None:
+        self._end(Failed(self.request.id, error.code, error.message, error.field, error.status))
+
+    def cancelled(self) -> None:
+        self._end(Cancelled(self.request.id))
+
+    def _take_chunk(self, chunk: AudioChunk) -> None:
+        skipped = min(self._skip, chunk.samples)
+        self._skip -= skipped
+        pcm = chunk.pcm[2 * skipped :]
+        if pcm:
+            self._delivered += len(pcm) // 2
+            self._events.put_nowait(AudioChunk(chunk.request_id, self._chunks, pcm))
+            self._chunks += 1
+
+    def _end(self, event: Event) -> None:
+        self.ended = True
+        self.in_engine = False
+        self._events.put_nowait(event)

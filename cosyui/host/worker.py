@@ -1,0 +1,146 @@
+"""The engine's process: reads commands from stdin, steps the engine, writes events to stdout. Run by `EngineProcess`.
+
+It ends by itself when the server does: a thread waits for the end of stdin, also while the model loads or computes.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import BinaryIO
+
+from cosyui.engine.base import EngineProtocol
+from cosyui.errors import CosyuiError, EngineError
+from cosyui.host.messages import (
+    AskStats,
+    Cancel,
+    Command,
+    Events,
+    LoadFailed,
+    Message,
+    Ready,
+    Shutdown,
+    Start,
+    Stats,
+    Submit,
+)
+
+STATS_EVERY = 0.5
+"""Seconds between two unasked Stats while the engine works."""
+
+
+class Worker:
+    """``inbox`` is filled by the reading thread; ``out`` is the pipe to the server."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self.inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._out = out
+        self._told = 0.0
+
+    def run(self) -> None:
+        """Load, then serve until Shutdown."""
+        start = self.inbox.get()
+        assert isinstance(start, Start)
+        try:
+            engine = build(start)
+        except CosyuiError as error:
+            self._send(LoadFailed(error))
+            return
+        except MemoryError:
+            message = "There is not enough memory to load the model. Close other programs or choose a smaller model."
+            self._send(LoadFailed(EngineError("out_of_memory", message)))
+            return
+        self._send(Ready(engine.facts))
+        self._send(Stats(engine.stats()))
+        try:
+            self._serve(engine)
+        finally:
+            engine.close()
+
+    def _serve(self, engine: EngineProtocol) -> None:
+        while True:
+            block = not engine.has_work
+            try:
+                command = self.inbox.get(block)
+            except queue.Empty:
+                self._step(engine)
+                continue
+            match command:
+                case Submit():
+                    engine.submit(command.request)
+                case Cancel():
+                    engine.cancel(command.request_id)
+                case AskStats():
+                    self._send(Stats(engine.stats(), answer=True))
+                case Shutdown():
+                    return
+                case Start():
+                    raise AssertionError("a process is started once")
+
+    def _step(self, engine: EngineProtocol) -> None:
+        events = engine.step()
+        if events:
+            self._send(Events(tuple(events)))
+        now = time.monotonic()
+        if not engine.has_work or now - self._told > STATS_EVERY:
+            self._told = now
+            self._send(Stats(engine.stats()))
+
+    def _send(self, message: Message) -> None:
+        pickle.dump(message, self._out, pickle.HIGHEST_PROTOCOL)
+        self._out.flush()
+
+
+def build(start: Start) -> EngineProtocol:
+    """The engine that the configuration asks for; the real one is imported only here, because it brings PyTorch."""
+    if start.config.kind == "fake":
+        from cosyui.host.fake import FakeEngine
+
+        return FakeEngine(start.config, start.retried)
+    from cosyui.engine.engine import Engine
+
+    engine: EngineProtocol = Engine(start.config.engine)
+    return engine
+
+
+def _read(source: BinaryIO, inbox: queue.SimpleQueue[Command]) -> None:
+    """Fill the inbox until the server is gone, then end the process, whatever it is doing."""
+    while True:
+        try:
+            inbox.put(pickle.load(source))  # noqa: S301  (our own server)
+        except (EOFError, pickle.UnpicklingError, OSError):
+            os._exit(0)
+
+
+def main() -> None:
+    """Take stdin and stdout away from everything else in this process, so that no stray print garbles the pipe."""
+    # Ctrl-C in the terminal is the server's to handle: it asks us to stop when it is ready to.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    source = os.fdopen(os.dup(0), "rb")
+    out = os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    worker = Worker(out)
+    threading.Thread(target=_read, args=(source, worker.inbox), name="commands", daemon=True).start()
+    code = 0
+    try:
+        worker.run()
+    except BrokenPipeError:
+        pass  # the server is gone
+    except BaseException:  # noqa: BLE001  (the end of the process: say why and go)
+        traceback.print_exc()
+        code = 1
+    sys.stderr.flush()
+    # Without the interpreter's own way out: threads of libraries can hold it up, and the server waits for the news.
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

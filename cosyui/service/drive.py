@@ -1,0 +1,187 @@
+"""The walk of one job: wait for its turn, follow the engine's events, write the file, tell whoever watches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+
+from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Started
+from cosyui.errors import CosyuiError, EngineError, InputError
+from cosyui.host.client import EngineClient
+from cosyui.host.stream import HandedOver
+from cosyui.ops.logs import log
+from cosyui.service.admission import AdmissionQueue
+from cosyui.service.job import Clock, Job
+from cosyui.service.outputs import OutputStore
+from cosyui.service.types import Chunk, Done, Problem, Result, Running, Stopped, Waiting
+
+logger = logging.getLogger(__name__)
+
+
+class Drive:
+    """Runs jobs; ``outcomes`` counts how they ended (``done``, ``failed``, ``stopped``)."""
+
+    def __init__(self, queue: AdmissionQueue, client: EngineClient, outputs: OutputStore, timeout: float) -> None:
+        self._queue = queue
+        self._client = client
+        self._outputs = outputs
+        self._timeout = timeout
+        self.outcomes: Counter[str] = Counter()
+
+    async def run(self, job: Job) -> None:
+        """From the queue to the final update. Its place is freed however this ends."""
+        try:
+            self.announce()
+            await job.turn.wait()
+            await self._speak(job)
+            self._free(job)  # the engine is done with it: nobody waits for our disk
+            job.mailbox.put(Done(await self._write(job)))
+            job.outcome = "done"
+        except asyncio.CancelledError:
+            # Asked for by Ticket.cancel or close only: this task is ours, so the cancellation ends here.
+            job.outcome = "stopped"
+            job.mailbox.put(Stopped())
+        except CosyuiError as error:
+            job.outcome, job.error = "failed", error
+            job.mailbox.put(Problem(error))
+        except Exception:
+            logger.exception("request_crashed", extra={"fields": {"request_id": job.id}})
+            job.outcome, job.error = "failed", _internal(job)
+            job.mailbox.put(Problem(job.error))
+        finally:
+            self.finish(job)
+
+    def finish(self, job: Job) -> None:
+        """Free its place, count it, log it. Also for a job whose task was cancelled before it ran at all."""
+        if job.closed:
+            return
+        if not job.outcome:
+            job.outcome = "stopped"
+            job.mailbox.put(Stopped())
+        self._free(job)
+        self.outcomes[job.outcome] += 1
+        self._log(job)
+        job.close()
+
+    def announce(self) -> None:
+        """Tell every waiting job its position and ETA, and every running one how far it is."""
+        engine = self._client.state
+        for position, job in enumerate(self._queue.waiting, start=1):
+            eta = self._queue.eta(job) if engine == "ready" else None
+            job.mailbox.put(Waiting(position, eta, engine))
+        for job in self._queue.running:
+            if job.started is None:
+                job.mailbox.put(Waiting(0, None, engine))
+            else:
+                left = self._queue.work_seconds(job.ahead_seconds)
+                job.mailbox.put(Running(job.done_seconds, job.segments, job.expected_seconds, left, job.retried))
+
+    def _free(self, job: Job) -> None:
+        if job in self._queue.running or job in self._queue.waiting:
+            self._queue.leave(job)
+            self.announce()
+
+    async def _speak(self, job: Job) -> None:
+        job.state = "running"
+        self.announce()
+        try:
+            async with (
+                asyncio.timeout(None) as limit,
+                contextlib.aclosing(self._client.events(job.request)) as events,
+            ):
+                async for event in events:
+                    if isinstance(event, HandedOver):  # only now: a big model may load for long
+                        limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
+                    self._take(job, event)
+        except TimeoutError:
+            # Cancelling may not be enough for an engine that hangs inside a step.
+            await self._client.restart()
+            message = f"The engine gave no result within {self._timeout:g} seconds and was restarted. Try again."
+            raise EngineError("request_timeout", message) from None
+
+    def _take(self, job: Job, event: Event | HandedOver) -> None:
+        match event:
+            case Started():
+                job.started = job.started or Clock()
+                job.segments = event.segments
+            case AudioChunk():
+                job.add_chunk(event.pcm)
+                if job.request.stream:
+                    job.mailbox.put(Chunk(event.pcm))
+            case HandedOver():
+                job.retried = event.attempt > 1
+            case Finished():
+                job.stats = event.stats
+                if event.stats.speech_seconds > 0:
+                    self._queue.rtf.add(event.stats.rtf)
+            case Failed():
+                raise failure(event)
+            case Cancelled():
+                raise EngineError("engine_died", "The engine dropped this request. Try again.")
+        self.announce()
+
+    async def _write(self, job: Job) -> Result:
+        assert job.stats is not None
+        if not job.samples:
+            raise EngineError("output_bad", "The engine made no sound for this text. Try another text or seed.")
+        job.state = "writing"
+        writing = asyncio.ensure_future(asyncio.to_thread(self._outputs.write, job.id, job.chunks))
+        try:
+            path = await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            # A thread cannot be stopped: let it end, then take its file away.
+            with contextlib.suppress(CosyuiError):
+                await asyncio.to_thread(self._outputs.discard, await writing)
+            raise
+        now = Clock()
+        started = job.started if job.started is not None else now
+        first = job.first_chunk if job.first_chunk is not None else now
+        return Result(
+            id=job.id,
+            path=path,
+            seconds=job.done_seconds,
+            seed=job.request.seed,
+            stats=job.stats,
+            waited_seconds=started - job.submitted,
+            first_chunk_seconds=first - job.submitted,
+            total_seconds=now - job.submitted,
+        )
+
+    def _log(self, job: Job) -> None:
+        """The request's line in the journal: figures only."""
+        stats = job.stats
+        log(
+            logger,
+            logging.WARNING if job.outcome == "failed" else logging.INFO,
+            "request",
+            request_id=job.id,
+            client=job.client,
+            outcome=job.outcome,
+            code=job.error.code if job.error is not None else None,
+            mode=job.request.mode.value,
+            characters=len(job.request.text),
+            prompt_seconds=job.request.prompt.seconds,
+            waited_seconds=(job.started - job.submitted) if job.started is not None else None,
+            first_chunk_seconds=(job.first_chunk - job.submitted) if job.first_chunk is not None else None,
+            total_seconds=job.age,
+            speech_seconds=job.done_seconds,
+            segments=job.segments,
+            speech_tokens=stats.speech_tokens if stats else None,
+            rtf=stats.rtf if stats else None,
+            precision=stats.precision if stats else None,
+            retries=stats.retries if stats else None,
+            process_retried=job.retried,
+        )
+
+
+def failure(event: Failed) -> CosyuiError:
+    """The error a Failed event stands for; 4xx ones are the user's to mend."""
+    kind = InputError if event.status == InputError.status else EngineError
+    return kind(event.code, event.message, event.field)
+
+
+def _internal(job: Job) -> CosyuiError:
+    message = f"Something went wrong inside the service. Try again; if it stays, look for {job.id} in the log."
+    return CosyuiError("internal", message)

@@ -1,0 +1,68 @@
+"""One request on its way through the service: all of its state is here and goes with it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from cosyui.engine.request import SAMPLE_RATE, RequestStats, SynthesisRequest
+from cosyui.errors import CosyuiError
+from cosyui.service.mailbox import Mailbox
+from cosyui.service.types import JobState
+
+Clock = time.monotonic
+
+
+@dataclass(eq=False)
+class Job:
+    """``expected_seconds`` is the estimate of its speech; times are of the monotonic clock."""
+
+    request: SynthesisRequest
+    client: str
+    expected_seconds: float
+    submitted: float = field(default_factory=Clock)
+    state: JobState = "waiting"
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    turn: asyncio.Event = field(default_factory=asyncio.Event)
+    chunks: list[bytes] = field(default_factory=list)
+    samples: int = 0
+    segments: int = 0
+    retried: bool = False
+    started: float | None = None
+    first_chunk: float | None = None
+    stats: RequestStats | None = None
+    outcome: str = ""
+    error: CosyuiError | None = None
+    closed: bool = False
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def id(self) -> str:
+        return self.request.id
+
+    @property
+    def age(self) -> float:
+        """Seconds since its submit."""
+        return Clock() - self.submitted
+
+    @property
+    def done_seconds(self) -> float:
+        """Seconds of speech that have arrived."""
+        return self.samples / SAMPLE_RATE
+
+    @property
+    def ahead_seconds(self) -> float:
+        """Estimated seconds of speech still to come."""
+        return max(0.0, self.expected_seconds - self.done_seconds)
+
+    def add_chunk(self, pcm: bytes) -> None:
+        if self.first_chunk is None:
+            self.first_chunk = Clock()
+        self.chunks.append(pcm)
+        self.samples += len(pcm) // 2
+
+    def close(self) -> None:
+        """Let go of the audio and the clip's share of memory; figures stay for the log."""
+        self.closed = True
+        self.chunks.clear()

@@ -1,0 +1,45 @@
+"""The way of updates from a job to whoever watches it: nothing is lost, but progress nobody read yet is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+
+from cosyui.service.types import Done, Problem, Running, Stopped, Update, Waiting
+
+
+class Mailbox:
+    """Single-loop; a slow reader costs memory for audio only, because unread Waiting and Running updates coalesce."""
+
+    def __init__(self) -> None:
+        self._updates: deque[Update] = deque()
+        self._arrived = asyncio.Event()
+        self.last: Update | None = None
+
+    @property
+    def closed(self) -> bool:
+        return isinstance(self.last, Done | Problem | Stopped)
+
+    def put(self, update: Update) -> None:
+        """Add an update; after a final one (Done, Problem, Stopped) nothing more is taken."""
+        if self.closed or update == self.last:
+            return
+        if self._updates and isinstance(update, Waiting | Running) and type(self._updates[-1]) is type(update):
+            self._updates.pop()
+        self.last = update
+        self._updates.append(update)
+        self._arrived.set()
+
+    async def read(self) -> AsyncGenerator[Update, None]:
+        """Updates in order, up to and including the final one. For one reader."""
+        while True:
+            while self._updates:
+                update = self._updates.popleft()
+                yield update
+                if isinstance(update, Done | Problem | Stopped):
+                    return
+            if self.closed:
+                return
+            self._arrived.clear()
+            await self._arrived.wait()

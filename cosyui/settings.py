@@ -1,0 +1,131 @@
+"""Every option of the service in one typed place, read from COSYUI_* environment variables.
+
+An unknown COSYUI_* variable or a wrong value is a SetupError that names it, not something silently ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from cosyui.engine.config import Precision
+from cosyui.errors import SetupError
+
+PREFIX = "COSYUI_"
+
+
+class Settings(BaseSettings):
+    """Options with their defaults; make one with `Settings.load`. Each is set by COSYUI_<NAME IN CAPITALS>."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True, protected_namespaces=()
+    )
+
+    # the engine
+    engine: Literal["real", "fake"] = Field("real", description="'fake' makes tones instead of speech, for tests")
+    model: str = Field("embedded", min_length=1, description="'embedded', a folder, hf:<repo> or modelscope:<id>")
+    llm_file: str = Field("llm.pt", pattern=r"^[\w.-]+\.pt$", description="speech-token LLM file of the checkpoint")
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:<number>")
+    precision: Precision = Field("auto", description="number format of the network's weights")
+    threads: int = Field(0, ge=0, le=256, description="CPU threads of the engine; 0 leaves the default")
+    prompt_cache_mb: int = Field(64, ge=0, le=65536, description="bound of the cache of prompt features, MiB")
+    fake_directives: str = Field("", description="what the fake engine does with every request, as [fake:slow]")
+    fake_release_file: Path | None = Field(None, description="held requests of the fake engine end once it exists")
+
+    # the listener
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on; 0.0.0.0 opens it to the network")
+    port: int = Field(7860, ge=1, le=65535, description="port to listen on")
+
+    # requests
+    queue_size: int = Field(10, ge=0, le=10_000, description="how many requests may wait")
+    max_chars: int = Field(200, ge=1, le=100_000, description="longest text of a request, characters")
+    max_instruction_chars: int = Field(200, ge=1, le=10_000, description="longest instruction, characters")
+    max_transcript_chars: int = Field(400, ge=1, le=10_000, description="longest transcript of a clip, characters")
+    clip_min_seconds: float = Field(3.0, gt=0, le=60, description="shortest prompt clip")
+    clip_max_seconds: float = Field(30.0, gt=0, le=60, description="longest prompt clip")
+    clip_max_bytes: int = Field(20 << 20, ge=1024, le=1 << 30, description="largest prompt clip file, bytes")
+    request_timeout: float = Field(600.0, gt=0, description="seconds of engine work after which a request is given up")
+
+    # results and logs
+    outputs_dir: Path = Field(Path("outputs"), description="folder for finished takes")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe log line shown")
+
+    @classmethod
+    def load(cls, overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Self:
+        """Read ``environ`` (default: the process environment), then ``overrides`` by option name; None is skipped.
+
+        Raises:
+            SetupError: ``setting_unknown`` or ``setting_invalid``; the message names every offender.
+        """
+        environ = os.environ if environ is None else environ
+        known = set(cls.model_fields)
+        values: dict[str, Any] = {}
+        shown: dict[str, str] = {}
+        for variable, value in environ.items():
+            if variable.upper().startswith(PREFIX):
+                name = variable[len(PREFIX) :].lower()
+                values[name], shown[name] = value, variable
+        for name, value in (overrides or {}).items():
+            if value is not None:
+                values[name], shown[name] = value, name
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise SetupError("setting_unknown", " ".join(_unknown(shown[name], name, known) for name in unknown))
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            lines = [cls._invalid(shown, values, detail) for detail in error.errors(include_url=False)]
+            raise SetupError("setting_invalid", " ".join(lines)) from None
+
+    @model_validator(mode="after")
+    def _clip_range(self) -> Self:
+        if self.clip_min_seconds > self.clip_max_seconds:
+            raise ValueError("COSYUI_CLIP_MIN_SECONDS must not be more than COSYUI_CLIP_MAX_SECONDS")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `load` collected: one way in, so that an unknown variable cannot slip past."""
+        return (init_settings,)
+
+    @classmethod
+    def _invalid(cls, shown: Mapping[str, str], values: Mapping[str, Any], detail: ErrorDetails) -> str:
+        name = str(detail["loc"][0]) if detail["loc"] else ""
+        field = cls.model_fields.get(name)
+        if field is None:
+            return detail["msg"].removeprefix("Value error, ") + "."
+        allowed = get_args(field.annotation)
+        if allowed and all(isinstance(choice, str) for choice in allowed):
+            what = "allowed are " + ", ".join(map(repr, allowed))
+        else:
+            reason = detail["msg"][:1].lower() + detail["msg"][1:]
+            what = f"{reason} ({field.description})"
+        secret = field.annotation is SecretStr or SecretStr in allowed
+        value = "the given value" if secret else f"{str(values.get(name))[:80]!r}"
+        return f"{shown.get(name, name)}: {value} is not possible; {what}."
+
+    def table(self) -> dict[str, str]:
+        """Every option and its value as text, for the log and the ops panel; secrets are masked."""
+        return {name: str(getattr(self, name)) for name in type(self).model_fields}
+
+
+def _unknown(given: str, name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    style = (lambda option: PREFIX + option.upper()) if given.upper().startswith(PREFIX) else str
+    if close:
+        return f"{given} is not a setting; did you mean {' or '.join(style(option) for option in close)}?"
+    return f"{given} is not a setting; known are {', '.join(style(option) for option in sorted(known))}."

@@ -1,0 +1,1 @@
+"""The words of the page, one module per language with the same keys."""
