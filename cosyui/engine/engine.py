@@ -19,7 +19,7 @@ from cosyui.engine.request import Cancelled, EngineFacts, EngineStats, Event, Fa
 from cosyui.engine.take import Take
 from cosyui.errors import CosyuiError
 from cosyui.hub import parse_source, resolve
-from cosyui.model.cosyvoice3 import CosyVoice3, load
+from cosyui.model.cosyvoice3 import load
 from cosyui.speech.prompt_format import TextFrontend
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,9 @@ class Engine:
             if not self.waiting:
                 return events
             request = self.waiting.popleft()
-            take = Take(request, self.model, self.frontend, self.prompts, ", ".join(sorted(set(self.precision.values()))))
+            take = Take(
+                request, self.model, self.frontend, self.prompts, ", ".join(sorted(set(self.precision.values())))
+            )
             self.active = request, take.events()
         event = self._advance(*self.active)
         if isinstance(event, Finished | Failed):
@@ -100,7 +102,7 @@ class Engine:
             failure = Failed(request.id, "out_of_memory", self._memory_message())
         except torch.AcceleratorError:
             raise  # the CUDA context is lost: only a new process helps
-        except Exception:  # noqa: BLE001 - a fault of one request must not end the others
+        except Exception:
             log.exception("request failed", extra={"request_id": request.id})
             message = "Something went wrong inside the engine; its log has the details under this request's id."
             failure = Failed(request.id, "engine_fault", message)

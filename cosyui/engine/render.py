@@ -17,9 +17,8 @@ from torch import Tensor
 from cosyui.model.flow import Flow
 from cosyui.model.vocoder import CausalHiFT
 
-FIRST_HOP = 25
-"""Speech tokens of the first chunk (1 s); it doubles with every chunk up to ``MAX_HOP``."""
-MAX_HOP = 100
+LONGEST_HOP = 4
+"""The first chunk of a stream is one block of the flow's mask (1 s of speech); chunks double up to this many blocks."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Renderer:
         with self.clock.stage("flow"):
             mel: Tensor = self.flow(
                 rows[None], lengths, prompt_mel, known, speaker, streaming=streaming, finalize=finalize
-            )
+            )[0]
         return mel[:, :, len(prompt.mel) :]
 
     def wave(self, mel: Tensor, *, finalize: bool = True) -> Tensor:
@@ -116,12 +115,15 @@ class ChunkStream:
     block mask, as the reference does, so that it does not continue the chunks before it exactly.
     """
 
-    def __init__(self, renderer: Renderer, *, hop: int = FIRST_HOP, upstream_tail: bool = False) -> None:
+    def __init__(self, renderer: Renderer, *, hop: int | None = None, upstream_tail: bool = False) -> None:
         self.renderer = renderer
-        self.hop = hop
+        config = renderer.flow.config
+        block = config.chunk_frames // config.token_mel_ratio
+        self.hop = hop or block
+        self.max_hop = LONGEST_HOP * block
         self.upstream_tail = upstream_tail
-        self.lookahead = renderer.flow.config.pre_lookahead_len
-        self.step = first_chunk_tokens(renderer.prompt_tokens, hop)
+        self.lookahead = config.pre_lookahead_len
+        self.step = first_chunk_tokens(renderer.prompt_tokens, self.hop)
         self.tokens: list[int] = []
         self.offset = 0
         self.mel: Tensor | None = None
@@ -136,7 +138,7 @@ class ChunkStream:
             mel = self.renderer.mel(self.tokens[: end + self.lookahead], streaming=True, finalize=False)
             chunks.append(self._emit(mel, finalize=False))
             self.offset = end
-            self.hop = min(MAX_HOP, 2 * self.hop)
+            self.hop = min(self.max_hop, 2 * self.hop)
             self.step = self.hop
         return chunks
 

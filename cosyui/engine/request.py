@@ -24,7 +24,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class PromptClip:
-    """A decoded, checked prompt clip: mono float32 ``samples`` in [-1, 1] at ``sample_rate`` Hz, and what is said in it."""
+    """A decoded, checked prompt clip: mono float32 ``samples`` in [-1, 1] at ``sample_rate`` Hz, and its transcript."""
 
     samples: NDArray[np.float32]
     sample_rate: int

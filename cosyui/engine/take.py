@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cosyui.engine.decode import LengthRule, Sampler, SilenceFilter, decode, input_rows
 from cosyui.engine.prompts import PromptCache
-from cosyui.engine.render import ChunkStream, PromptFeatures, Renderer
+from cosyui.engine.render import ChunkStream, Renderer
 from cosyui.engine.request import SAMPLE_RATE, AudioChunk, Event, Finished, RequestStats, Started, SynthesisRequest
 from cosyui.errors import EngineError
 from cosyui.model.cosyvoice3 import CosyVoice3
@@ -112,9 +112,7 @@ class Take:
             raise self._bad_output(error) from error
         self.tokens += len(stream.tokens)
 
-    def _decode(
-        self, index: int, attempt: int, segment: SegmentInput, renderer: Renderer
-    ) -> Iterator[tuple[int, ...]]:
+    def _decode(self, index: int, attempt: int, segment: SegmentInput, renderer: Renderer) -> Iterator[tuple[int, ...]]:
         """Yield after each decode step the speech token to render, or () when the silence filter drops it."""
         llm, prompt = self.model.llm, renderer.prompt
         speech = prompt.speech_tokens.tolist() if segment.uses_prompt_speech else []

@@ -77,7 +77,7 @@ class Interleave:
             yield self._call(None, free=True)
 
     def answer(self, token: int, call: Call) -> int | None:
-        """Record the id chosen for ``call``; returns it when it is speech. Raises TextStreamError on a stray special."""
+        """Record the id chosen for ``call``; returns it if it is speech. Raises TextStreamError on a stray special."""
         index = len(self.chosen)
         if token >= self.special.sos:
             self.chosen.append(token)

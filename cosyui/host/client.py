@@ -58,9 +58,11 @@ class EngineClient:
         """Start the process and its supervision; returns before the model is loaded (see `wait_until`)."""
         if self._supervisor is None or self._supervisor.done():
             self._deaths.forget()
-            self.problem = None
+            self._asked, self.problem = False, None
             self._set_state("starting")
-            self._supervisor = asyncio.create_task(self._supervise(), name="engine-supervisor")
+            process = self._spawn()
+            if process is not None:
+                self._supervisor = asyncio.create_task(self._supervise(process), name="engine-supervisor")
 
     async def wait_until(self, *states: EngineState) -> EngineState:
         """Wait for one of ``states``; without any: until the load has gone well or failed for good."""
@@ -118,6 +120,7 @@ class EngineClient:
         elif self._process is not None:
             self._asked = True
             self._process.kill()
+            self._set_state("restarting")  # already now: nothing new is to go into this one
         else:
             self._hurry.set()
 
@@ -128,21 +131,18 @@ class EngineClient:
         if supervisor is not None:
             supervisor.cancel()
             await asyncio.wait([supervisor])
+        loaded = self.state == "ready"
         self._set_state("stopped")
         if process is not None:
-            await process.stop()
+            await process.stop(ask=loaded)
         self._process = None
         self._end_all(self._reason())
 
     # supervision
 
-    async def _supervise(self) -> None:
+    async def _supervise(self, process: EngineProcess | None) -> None:
         """One round per life of the process."""
-        while True:
-            process = EngineProcess(self._receive)
-            self._process = process
-            process.send(Start(self._config, self._in_flight()))
-            log(logger, logging.INFO, "engine_started", pid=process.pid, kind=self._config.kind)
+        while process is not None:
             await process.ended.wait()
             self._process = None
             pause = self._after(process)
@@ -150,6 +150,21 @@ class EngineClient:
                 return
             await self._pause(pause)
             self.restarts += 1
+            process = self._spawn()
+
+    def _spawn(self) -> EngineProcess | None:
+        try:
+            process = EngineProcess(self._receive)
+        except OSError as error:
+            message = (
+                f"The system does not start the engine's process: {error.strerror}. Free some memory, then restart."
+            )
+            self._break(EngineError("engine_died", message))
+            return None
+        self._process = process
+        process.send(Start(self._config, self._in_flight()))
+        log(logger, logging.INFO, "engine_started", pid=process.pid, kind=self._config.kind)
+        return process
 
     def _after(self, process: EngineProcess) -> float | None:
         """The process is gone: pause before the next, or None if there is to be no next."""

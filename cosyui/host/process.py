@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 TAIL_LINES, TAIL_CHARS = 40, 400
 """How much of the child's stderr is kept."""
 
+GRACE = 3.0
+"""Seconds that each way of stopping it is given: asked, SIGTERM, SIGKILL."""
+
 
 class EngineProcess:
     """Made inside a running event loop; ``on_message`` is called on that loop, in the order of sending.
@@ -74,14 +77,15 @@ class EngineProcess:
     def kill(self) -> None:
         self._process.kill()
 
-    async def stop(self, grace: float = 3.0) -> None:
-        """Ask, then SIGTERM, then SIGKILL, each with a bounded wait."""
-        self.send(Shutdown())
-        for act in (None, self._process.terminate, self._process.kill):
-            if act is not None:
-                act()
+    async def stop(self, ask: bool = True) -> None:
+        """Ask (one that still loads cannot listen), then SIGTERM, then SIGKILL, each with a bounded wait."""
+        acts = [self._process.terminate, self._process.kill]
+        if ask:
+            acts.insert(0, lambda: self.send(Shutdown()))
+        for act in acts:
+            act()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.ended.wait(), grace)
+                await asyncio.wait_for(self.ended.wait(), GRACE)
                 break
         self._commands.put(None)
 

@@ -66,7 +66,7 @@ class ResBlock(nn.Module):
 
 
 class F0Predictor(nn.Module):
-    """Pitch of each frame in Hz, 0 where unvoiced; in float64, since a phase error grows with the length of the speech."""
+    """Pitch of each frame in Hz, 0 where unvoiced; float64, since a phase error grows with the length of the speech."""
 
     def __init__(self, config: VocoderConfig) -> None:
         super().__init__()

@@ -21,13 +21,14 @@ logger = logging.getLogger(__name__)
 
 
 class Drive:
-    """Runs jobs; ``outcomes`` counts how they ended (``done``, ``failed``, ``stopped``)."""
+    """Runs jobs; ``jobs`` are the unfinished ones, ``outcomes`` counts how the others ended (see `Job.outcome`)."""
 
     def __init__(self, queue: AdmissionQueue, client: EngineClient, outputs: OutputStore, timeout: float) -> None:
         self._queue = queue
         self._client = client
         self._outputs = outputs
         self._timeout = timeout
+        self.jobs: dict[str, Job] = {}
         self.outcomes: Counter[str] = Counter()
 
     async def run(self, job: Job) -> None:
@@ -37,33 +38,28 @@ class Drive:
             await job.turn.wait()
             await self._speak(job)
             self._free(job)  # the engine is done with it: nobody waits for our disk
-            job.mailbox.put(Done(await self._write(job)))
-            job.outcome = "done"
+            job.final = Done(await self._write(job))
         except asyncio.CancelledError:
             # Asked for by Ticket.cancel or close only: this task is ours, so the cancellation ends here.
-            job.outcome = "stopped"
-            job.mailbox.put(Stopped())
+            job.final = Stopped()
         except CosyuiError as error:
-            job.outcome, job.error = "failed", error
-            job.mailbox.put(Problem(error))
+            job.final = Problem(error)
         except Exception:
             logger.exception("request_crashed", extra={"fields": {"request_id": job.id}})
-            job.outcome, job.error = "failed", _internal(job)
-            job.mailbox.put(Problem(job.error))
+            job.final = Problem(_internal(job))
         finally:
             self.finish(job)
 
     def finish(self, job: Job) -> None:
-        """Free its place, count it, log it. Also for a job whose task was cancelled before it ran at all."""
+        """Free its place, count it, log it, tell its reader. Also for a job that was cancelled before it ran at all."""
         if job.closed:
             return
-        if not job.outcome:
-            job.outcome = "stopped"
-            job.mailbox.put(Stopped())
+        job.close()
         self._free(job)
+        self.jobs.pop(job.id, None)
         self.outcomes[job.outcome] += 1
         self._log(job)
-        job.close()
+        job.mailbox.put(job.final)
 
     def announce(self) -> None:
         """Tell every waiting job its position and ETA, and every running one how far it is."""
@@ -159,7 +155,7 @@ class Drive:
             request_id=job.id,
             client=job.client,
             outcome=job.outcome,
-            code=job.error.code if job.error is not None else None,
+            code=job.final.error.code if isinstance(job.final, Problem) else None,
             mode=job.request.mode.value,
             characters=len(job.request.text),
             prompt_seconds=job.request.prompt.seconds,

@@ -7,9 +7,8 @@ import time
 from dataclasses import dataclass, field
 
 from cosyui.engine.request import SAMPLE_RATE, RequestStats, SynthesisRequest
-from cosyui.errors import CosyuiError
 from cosyui.service.mailbox import Mailbox
-from cosyui.service.types import JobState
+from cosyui.service.types import Done, JobState, Problem, Stopped
 
 Clock = time.monotonic
 
@@ -32,14 +31,18 @@ class Job:
     started: float | None = None
     first_chunk: float | None = None
     stats: RequestStats | None = None
-    outcome: str = ""
-    error: CosyuiError | None = None
+    final: Done | Problem | Stopped = field(default_factory=Stopped)
     closed: bool = False
     task: asyncio.Task[None] | None = None
 
     @property
     def id(self) -> str:
         return self.request.id
+
+    @property
+    def outcome(self) -> str:
+        """``done``, ``failed`` or ``stopped``; of a closed job."""
+        return {Done: "done", Problem: "failed", Stopped: "stopped"}[type(self.final)]
 
     @property
     def age(self) -> float:

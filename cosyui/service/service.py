@@ -78,7 +78,6 @@ class SynthesisService:
         self.outputs = outputs
         self._monitor = monitor if monitor is not None else Monitor()
         self._queue = AdmissionQueue(settings.queue_size)
-        self._jobs: dict[str, Job] = {}
         self._drive = Drive(self._queue, client, outputs, settings.request_timeout)
         self._started = time.monotonic()
         self._rejected = 0
@@ -97,7 +96,7 @@ class SynthesisService:
     async def close(self) -> None:
         """Cancel every request, stop the engine's process. Bounded in time; calling it twice is fine."""
         self._closed = True
-        for job in list(self._jobs.values()):
+        for job in list(self._drive.jobs.values()):
             await Ticket(job).cancel()
         await self.client.close()
         self._monitor.close()
@@ -146,19 +145,19 @@ class SynthesisService:
             self._rejected += 1
             log(logger, logging.INFO, "request_rejected", client=form.client, code=error.code)
             raise
-        self._jobs[job.id] = job
+        self._drive.jobs[job.id] = job
         job.task = asyncio.create_task(self._drive.run(job), name=f"take-{job.id}")
-        job.task.add_done_callback(lambda _: self._end(job))
+        job.task.add_done_callback(lambda _: self._drive.finish(job))
         return Ticket(job)
 
     def ticket(self, take_id: str) -> Ticket | None:
         """The ticket of an unfinished request, to cancel it from elsewhere; its updates have one reader already."""
-        job = self._jobs.get(take_id)
+        job = self._drive.jobs.get(take_id)
         return Ticket(job) if job is not None else None
 
     def overview(self) -> Overview:
         """The queue, the engine and the memory at this moment; takes about a millisecond."""
-        running = [job for job in self._jobs.values() if job.state != "waiting"]
+        running = [job for job in self._drive.jobs.values() if job.state != "waiting"]
         count = self._drive.outcomes
         return Overview(
             engine=self.client.state,
@@ -178,10 +177,6 @@ class SynthesisService:
             rejected=self._rejected,
             uptime_seconds=time.monotonic() - self._started,
         )
-
-    def _end(self, job: Job) -> None:
-        self._drive.finish(job)
-        self._jobs.pop(job.id, None)
 
     def _entry(self, job: Job) -> QueueEntry:
         return QueueEntry(

@@ -120,7 +120,7 @@ def split_paragraph(
             pieces[-1] += current
         else:
             pieces.append(current)
-    return [piece for piece in pieces if not is_only_punctuation(piece)]
+    return pieces
 
 
 def _cut(text: str, marks: set[str]) -> list[str]:
@@ -154,7 +154,7 @@ def text_normalize(
         text = wetext_normalise(text)
     text = _after_chinese(text) if chinese else spell_out_number(text)
     pieces = split_paragraph(text, count, "zh" if chinese else "en")
-    return pieces if split else text
+    return [piece for piece in pieces if not is_only_punctuation(piece)] if split else text
 
 
 def _after_chinese(text: str) -> str:

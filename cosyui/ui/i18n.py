@@ -16,6 +16,7 @@ import gradio as gr
 
 from cosyui.errors import CosyuiError
 from cosyui.settings import Settings
+from cosyui.ui import presets
 from cosyui.ui.locales import en, zh
 
 Language = Literal["en", "zh"]
@@ -27,7 +28,8 @@ _ERRORS: Mapping[Language, Mapping[str, str]] = {"en": en.ERRORS, "zh": zh.ERROR
 
 def translations() -> gr.I18n:
     """The label tables, under the three locale names that the page's script ever sets."""
-    return gr.I18n(**{"en": en.PAGE, "zh-CN": zh.PAGE, "zh-TW": zh.PAGE})
+    english, chinese = en.PAGE | presets.labels("en"), zh.PAGE | presets.labels("zh")
+    return gr.I18n(**{"en": english, "zh-CN": chinese, "zh-TW": chinese})
 
 
 def language_of(cookies: Mapping[str, str], accept_language: str) -> Language:

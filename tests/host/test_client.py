@@ -203,16 +203,15 @@ async def test_restart_cuts_a_pause_short(fake_client, make_request):
         assert await client.wait_until() == "ready"
 
 
-async def test_close_ends_requests_and_a_hanging_process(fake_client, make_request):
+async def test_close_ends_requests_and_a_hanging_process(fake_client, make_request, monkeypatch):
     async with fake_client() as client:
         pid = client.pid
-        task = asyncio.create_task(collect(client, make_request("a", "[fake:hang]")))
-        while not client.latest_stats.running:
-            await asyncio.sleep(0)
-        client._process.stop = lambda stop=client._process.stop: stop(grace=0.2)
-        await client.close()
-        assert gone(pid, 0)
-        assert (await task)[-1].code == "engine_not_ready"
+        monkeypatch.setattr("cosyui.host.process.GRACE", 0.2)
+        async with contextlib.aclosing(client.events(make_request("a", "[fake:hang]"))) as stream:
+            await first_chunk(stream)
+            await client.close()
+            assert gone(pid, 0)
+            assert [event.code async for event in stream] == ["engine_not_ready"]
         await client.close()
         assert [event.code for event in await collect(client, make_request("b"))] == ["engine_not_ready"]
 
@@ -260,6 +259,7 @@ def test_engine_ends_when_the_server_is_killed(directives):
         asyncio.run(main())
     """)
     with subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE, text=True) as parent:
-        child = int(parent.stdout.readline())
+        line = parent.stdout.readline()
         parent.kill()
+    child = int(line)
     assert gone(child)

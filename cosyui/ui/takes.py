@@ -1,0 +1,101 @@
+"""One take from the press of a button to its end, as a stream of views; and the way to stop it from another click."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cosyui.errors import CosyuiError
+from cosyui.service.service import SynthesisService, Ticket
+from cosyui.service.types import Chunk, Done, FormError, Problem, Result, Running, Stopped, TakeForm, Update, Waiting
+from cosyui.ui import render
+from cosyui.ui.i18n import Words
+
+FIELDS = ("text", "clip", "transcript", "instruction", "speed", "seed")
+"""Fields that have a place for their problem; any other problem is shown in the status line."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What the page shows of a take now: ``status`` HTML, problems by field, and the result once there is one."""
+
+    state: Literal["busy", "idle"]
+    status: str = ""
+    problems: dict[str, str] = field(default_factory=dict)
+    result: Result | None = None
+
+
+class _Take:
+    """What Stop needs to know: the ticket, once there is one, and that it was asked for before."""
+
+    ticket: Ticket | None = None
+    stop_asked = False
+
+
+class Takes:
+    """The takes in work, one a browser session at most."""
+
+    def __init__(self, service: SynthesisService) -> None:
+        self._service = service
+        self._by_session: dict[str, _Take] = {}
+
+    async def stop(self, session: str) -> bool:
+        """Stop the session's take at once, also when the page is gone; False if there is none."""
+        take = self._by_session.get(session)
+        if take is None:
+            return False
+        take.stop_asked = True
+        if take.ticket is not None:
+            await take.ticket.cancel()
+        return True
+
+    async def views(self, session: str, form: TakeForm, words: Words) -> AsyncIterator[View]:
+        """Run a take; the last view is idle. Closing this iterator cancels the take."""
+        await self.stop(session)
+        take = self._by_session[session] = _Take()
+        try:
+            yield View("busy", render.status("checking", words("checking"), share=-1))
+            take.ticket = await self._service.submit(form)
+            if take.stop_asked:
+                await take.ticket.cancel()
+            async with contextlib.aclosing(take.ticket.updates()) as updates:
+                async for update in updates:
+                    view = _view(update, words)
+                    if view is not None:
+                        yield view
+        except CosyuiError as error:
+            yield _problems(error, words)
+        finally:
+            if self._by_session.get(session) is take:
+                del self._by_session[session]
+
+
+def _view(update: Update, words: Words) -> View | None:
+    match update:
+        case Waiting():
+            return View("busy", render.waiting(update, words))
+        case Running():
+            return View("busy", render.running(update, words))
+        case Chunk():
+            return None
+        case Done(result):
+            return View("idle", render.status("done", words("done")), result=result)
+        case Problem(error):
+            return _problems(error, words)
+        case Stopped():
+            return View("idle", render.status("stopped", words("stopped")))
+
+
+def _problems(error: CosyuiError, words: Words) -> View:
+    """Each problem to its field; the status line tells those that have none."""
+    listed = error.problems if isinstance(error, FormError) else (error,)
+    beside: dict[str, str] = {}
+    general: list[str] = []
+    for one in listed:
+        if one.field in FIELDS and one.field not in beside:
+            beside[one.field] = render.problem_of(one, words)
+        elif one.field not in FIELDS:
+            general.append(words.error(one))
+    return View("idle", render.status("failed", words("failed"), " ".join(general)), beside)

@@ -1,0 +1,78 @@
+import asyncio
+import contextlib
+import io
+import wave
+
+import numpy as np
+import pytest
+
+from cosyui.engine.config import EngineConfig
+from cosyui.host.client import EngineClient
+from cosyui.host.config import FakeScript, HostConfig
+from cosyui.host.supervision import RestartPolicy
+from cosyui.service.outputs import OutputStore
+from cosyui.service.service import SynthesisService, running
+from cosyui.service.types import TakeForm
+from cosyui.settings import Settings
+
+LIMIT = 30.0
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+def wav_bytes(seconds=4.0, rate=16_000):
+    time_axis = np.arange(int(seconds * rate)) / rate
+    wobble = 0.3 * np.sin(2 * np.pi * 150 * time_axis) * (1 + 0.5 * np.sin(2 * np.pi * 3 * time_axis))
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((wobble * 32767).astype("<i2").tobytes())
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="session")
+def clip():
+    """Bytes of a good prompt clip."""
+    return wav_bytes()
+
+
+@pytest.fixture
+def form(clip):
+    """Makes a good form with the given text, or with other fields changed."""
+
+    def make(text="A sentence to speak.", **changes):
+        return TakeForm(**({"text": text, "clip": clip, "transcript": "What the clip says."} | changes))
+
+    return make
+
+
+@pytest.fixture
+def new_service(tmp_path):
+    """Makes a service that is not started; keyword arguments are settings."""
+
+    def make(script=None, **settings):
+        options = Settings.load({"outputs_dir": tmp_path / "outputs", "engine": "fake"} | settings, {})
+        policy = RestartPolicy(first_pause=0.01, longest_pause=0.02)
+        client = EngineClient(HostConfig(EngineConfig("none"), "fake", script or FakeScript()), policy)
+        return SynthesisService(options, client, OutputStore(options.outputs_dir))
+
+    return make
+
+
+@pytest.fixture
+def fake_service(new_service):
+    """Context manager of a started service with a fake engine; everything inside must end within LIMIT."""
+
+    @contextlib.asynccontextmanager
+    async def start(wait=True, script=None, **settings):
+        async with asyncio.timeout(LIMIT), running(new_service(script, **settings)) as service:
+            if wait:
+                await service.client.wait_until()
+            yield service
+
+    return start
