@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,13 @@ def _outcome(call: Callable[[], object]) -> dict[str, object]:
         return {"error": type(error).__name__}
 
 
-def _exact(what: str, pairs: list[tuple[object, object]]) -> Deviation:
+def _exact(what: str, pairs: Sequence[tuple[object, object]]) -> Deviation:
     wrong = sum(1 for found, expected in pairs if found != expected)
     return Deviation(f"{what} ({len(pairs)})", float(wrong), 0.0)
+
+
+def _count_words(text: str) -> int:
+    return len(text.split())
 
 
 def _tokenizer(checkpoint: Path) -> TextTokenizer:
@@ -77,15 +82,12 @@ def check_text_norm(checkpoint: Path, golden: Path) -> Iterator[Deviation]:
     tokenizer = _tokenizer(checkpoint)
     cases = data["cases"]
 
+    def count(text: str) -> int:
+        return len(tokenizer.encode(text, control=True))
+
     def run(case: dict[str, Any], *, split: bool, frontend: bool = True, wetext: bool = False) -> dict[str, object]:
         return _outcome(
-            lambda: upstream.text_normalize(
-                case["text"],
-                lambda text: len(tokenizer.encode(text, control=True)),
-                split=split,
-                frontend=frontend,
-                wetext=wetext,
-            )
+            partial(upstream.text_normalize, case["text"], count, split=split, frontend=frontend, wetext=wetext)
         )
 
     for name, check in (
@@ -102,7 +104,11 @@ def check_text_norm(checkpoint: Path, golden: Path) -> Iterator[Deviation]:
     if wanted is None or wanted != found:
         yield Deviation(f"wetext_* left out: golden data has wetext {wanted}, installed is {found}", 0.0, 0.0)
         return
-    raw = [(_outcome(lambda c=c: upstream.wetext_normalise(c["text"])), c["wetext_raw"]) for c in cases if "wetext_raw" in c]  # type: ignore[misc]
+    raw = [
+        (_outcome(partial(upstream.wetext_normalise, case["text"])), case["wetext_raw"])
+        for case in cases
+        if "wetext_raw" in case
+    ]
     yield _exact("wetext_raw", raw)
     for name, split in (("split", True), ("nosplit", False)):
         key = f"wetext_{name}"
@@ -116,9 +122,10 @@ def check_split_paragraph(checkpoint: Path, golden: Path) -> Iterator[Deviation]
     pairs: list[tuple[object, object]] = []
     for case in data["cases"]:
         found = _outcome(
-            lambda case=case: upstream.split_paragraph(  # type: ignore[misc]
+            partial(
+                upstream.split_paragraph,
                 case["text"],
-                lambda text: len(text.split()),
+                _count_words,
                 case["lang"],
                 max_n=data["token_max_n"],
                 min_n=data["token_min_n"],
@@ -140,7 +147,7 @@ def check_text_helpers(checkpoint: Path, golden: Path) -> Iterator[Deviation]:
         pairs: list[tuple[object, object]] = []
         for case in data.get(name, []):
             out = case["out"]
-            found = _outcome(lambda rule=rule, case=case: rule(case["in"]))  # type: ignore[misc]
+            found = _outcome(partial(rule, case["in"]))
             pairs.append((found, out if isinstance(out, dict) else {"value": out}))
         yield _exact(name, pairs)
 
@@ -153,9 +160,7 @@ def _difference(found: NDArray[Any] | Tensor, expected: NDArray[Any]) -> float:
     return float(np.abs(found.astype(np.float64) - expected).max(initial=0.0))
 
 
-def _check_log_mel(
-    path: Path, key: str, transform: Callable[[Tensor], Tensor], filters: Tensor
-) -> Iterator[Deviation]:
+def _check_log_mel(path: Path, key: str, transform: Callable[[Tensor], Tensor], filters: Tensor) -> Iterator[Deviation]:
     with np.load(path) as data:
         wave = torch.from_numpy(data["wav"])
         odd = int(data["n_odd"])

@@ -49,6 +49,7 @@ class Engine:
         self.model = load(folder, llm_file=config.llm_file, device=device, precision=precision, threads=threads)
         self.frontend = TextFrontend(self.model.tokenizer, self.model.config.text_frontend)
         self.prompts = PromptCache(self.model, config.prompt_cache_bytes)
+        self.on_cuda = device.type == "cuda"
         self.precision = describe(precision)
         self.facts = self._facts(config, folder, time.perf_counter() - began)
         self.waiting: deque[SynthesisRequest] = deque()
@@ -99,7 +100,7 @@ class Engine:
         except CosyuiError as error:
             failure = Failed(request.id, error.code, error.message, error.field, error.status)
         except torch.OutOfMemoryError:
-            failure = Failed(request.id, "out_of_memory", self._memory_message())
+            failure = Failed(request.id, "out_of_memory", self.memory_message())
         except torch.AcceleratorError:
             raise  # the CUDA context is lost: only a new process helps
         except Exception:
@@ -114,7 +115,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         allocated = reserved = used = total = 0
-        if self.model.device.type == "cuda":
+        if self.on_cuda:
             allocated = torch.cuda.memory_allocated(self.model.device)
             reserved = torch.cuda.memory_reserved(self.model.device)
             free, total = torch.cuda.mem_get_info(self.model.device)
@@ -137,10 +138,10 @@ class Engine:
         self.waiting.clear()
         self.prompts.clear()
         del self.model, self.frontend, self.prompts
-        if torch.cuda.is_initialized():
+        if self.on_cuda:
             torch.cuda.empty_cache()
 
-    def _memory_message(self) -> str:
+    def memory_message(self) -> str:
         free, total = torch.cuda.mem_get_info(self.model.device)
         torch.cuda.empty_cache()
         return (
@@ -154,7 +155,7 @@ class Engine:
         return EngineFacts(
             model=folder.name,
             source=str(parse_source(config.model)),
-            device=torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
+            device=torch.cuda.get_device_name(model.device) if self.on_cuda else "cpu",
             precision=self.precision,
             parameters={name: parameter_count(part) for name, part in parts.items()},
             memory={name: weight_bytes(part) for name, part in parts.items()},

@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cosyui.engine.decode import LengthRule, Sampler, SilenceFilter, decode, input_rows
@@ -73,7 +75,8 @@ class Take:
             speak = self._stream if self.request.stream and self.request.speed == 1.0 else self._whole
             yield from speak(index, segment, renderer)
             if index + 1 < len(segments):
-                yield self._chunk(torch.zeros(int(pause_seconds(segment.text) * SAMPLE_RATE)))
+                gap = np.zeros(round(pause_seconds(segment.text) * SAMPLE_RATE), np.float32)
+                yield self._chunk(gap)
         yield Finished(self.request.id, self._stats(len(segments), renderer))
 
     def _whole(self, index: int, segment: SegmentInput, renderer: Renderer) -> Iterator[Event | None]:
@@ -94,7 +97,7 @@ class Take:
                 self.retries += 1
                 continue
             self.tokens += len(tokens)
-            yield self._chunk(fade(wave, SAMPLE_RATE))
+            yield self._chunk(fade(wave.numpy()))
             return
 
     def _stream(self, index: int, segment: SegmentInput, renderer: Renderer) -> Iterator[Event | None]:
@@ -134,9 +137,9 @@ class Take:
     def _checked(self, wave: Tensor) -> AudioChunk:
         if not bool(torch.isfinite(wave).all()):
             raise BadOutputError("the sound was not finite")
-        return self._chunk(wave.cpu())
+        return self._chunk(wave.cpu().numpy())
 
-    def _chunk(self, wave: Tensor) -> AudioChunk:
+    def _chunk(self, wave: NDArray[np.float32]) -> AudioChunk:
         if not self.chunks:
             self.first_chunk = time.perf_counter() - self.started
         chunk = AudioChunk(self.request.id, self.chunks, to_pcm16(wave))

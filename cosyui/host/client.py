@@ -40,6 +40,7 @@ class EngineClient:
         self._changed = asyncio.Event()
         self._hurry = asyncio.Event()
         self._asked = False
+        self._loaded = False
         self._stats_waiters: list[asyncio.Future[EngineStats | None]] = []
         self.on_change: Callable[[], None] = lambda: None
         self.state: EngineState = "stopped"
@@ -161,7 +162,7 @@ class EngineClient:
             )
             self._break(EngineError("engine_died", message))
             return None
-        self._process = process
+        self._process, self._loaded = process, False
         process.send(Start(self._config, self._in_flight()))
         log(logger, logging.INFO, "engine_started", pid=process.pid, kind=self._config.kind)
         return process
@@ -176,7 +177,7 @@ class EngineClient:
             self._break(self.problem)
             return None
         asked, self._asked = self._asked, False
-        pause = 0.0 if asked else self._deaths.record(time.monotonic())
+        pause = 0.0 if asked else self._deaths.record(time.monotonic(), self._loaded)
         log(logger, logging.WARNING, "engine_ended", pid=process.pid, end=end, asked=asked, pause=pause)
         if pause is None:
             words = f" Its last words: {self.last_words[-1][:200]}" if self.last_words else ""
@@ -220,7 +221,7 @@ class EngineClient:
     def _receive(self, message: Message) -> None:
         match message:
             case Ready():
-                self.facts = message.facts
+                self.facts, self._loaded = message.facts, True
                 self._set_state("ready")
                 for stream in list(self._streams.values()):
                     if not stream.in_engine and not stream.ended:

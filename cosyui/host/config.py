@@ -36,6 +36,7 @@ class HostConfig:
     engine: EngineConfig
     kind: EngineKind = "real"
     fake: FakeScript = field(default_factory=FakeScript)
+    log_level: str = "info"
 
     @classmethod
     def from_settings(cls, settings: Settings) -> HostConfig:
@@ -48,4 +49,9 @@ class HostConfig:
             prompt_cache_bytes=settings.prompt_cache_mb << 20,
         )
         release = str(settings.fake_release_file) if settings.fake_release_file else None
-        return cls(engine, settings.engine, FakeScript(release_file=release, directives=settings.fake_directives))
+        return cls(
+            engine,
+            settings.engine,
+            FakeScript(release_file=release, directives=settings.fake_directives),
+            settings.log_level,
+        )

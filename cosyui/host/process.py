@@ -23,12 +23,14 @@ from typing import IO, Any
 
 import cosyui
 from cosyui.host.messages import Command, Message, Shutdown
-from cosyui.ops.logs import log
+from cosyui.ops.logs import log, relay
 
 logger = logging.getLogger(__name__)
 
 TAIL_LINES, TAIL_CHARS = 40, 400
 """How much of the child's stderr is kept."""
+LINE_CHARS = 8000
+"""How much of one line of it is logged (a traceback in JSON is one line)."""
 
 GRACE = 3.0
 """Seconds that each way of stopping it is given: asked, SIGTERM, SIGKILL."""
@@ -49,7 +51,7 @@ class EngineProcess:
         root = str(Path(cosyui.__file__).parents[1])
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "cosyui.host.worker"],
+            [sys.executable, "-P", "-m", "cosyui.host.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -94,7 +96,9 @@ class EngineProcess:
         code = self._process.returncode
         if code is not None and code < 0:
             with contextlib.suppress(ValueError):
-                return f"was killed by {signal.Signals(-code).name}"
+                name = signal.Signals(-code).name
+                hint = " (perhaps the machine ran out of memory)" if name == "SIGKILL" else ""
+                return f"was killed by {name}{hint}"
         return f"ended with exit code {code}"
 
     def _read(self, stdout: IO[bytes], words: threading.Thread) -> None:
@@ -106,6 +110,7 @@ class EngineProcess:
                 log(logger, logging.ERROR, "engine_pipe_broken", pid=self.pid, reason=type(error).__name__)
                 self._process.kill()
         finally:
+            stdout.close()
             self._process.wait()
             words.join(timeout=1.0)  # bounded: something the engine started may still hold its stderr
             self._commands.put(None)
@@ -118,11 +123,16 @@ class EngineProcess:
                 stdin.flush()
 
     def _listen(self, stderr: IO[bytes]) -> None:
+        with stderr:
+            self._relay_lines(stderr)
+
+    def _relay_lines(self, stderr: IO[bytes]) -> None:
         for raw in stderr:
-            line = raw.decode("utf-8", "replace").rstrip()[:TAIL_CHARS]
+            # A progress bar is one long line with carriage returns: its last state is enough.
+            line = raw.decode("utf-8", "replace").rstrip().rpartition("\r")[2][:LINE_CHARS]
             if line:
-                self.tail.append(line)
-                log(logger, logging.INFO, "engine_stderr", pid=self.pid, line=line)
+                self.tail.append(line[:TAIL_CHARS])
+                relay(logger, line, pid=self.pid)
 
     def _post(self, callback: Callable[..., None], *args: Any) -> None:
         # The loop may be closed already when a server goes down in a hurry; then nobody is left to tell.

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 class RestartPolicy:
     """The first restart comes at once, each further one within ``window`` seconds after a doubled pause.
 
-    More than ``max_deaths`` ends of the process within the window mean that starting again does not help.
+    Starting again does not help after ``max_failed_starts`` lives in a row that ended before the model was loaded, or
+    after more than ``max_deaths`` within the window, whatever they died of.
     """
 
-    max_deaths: int = 6
+    max_failed_starts: int = 3
+    max_deaths: int = 20
     window: float = 600.0
     first_pause: float = 1.0
     longest_pause: float = 30.0
@@ -25,9 +27,13 @@ class Deaths:
     def __init__(self, policy: RestartPolicy) -> None:
         self._policy = policy
         self._times: deque[float] = deque()
+        self._failed_starts = 0
 
-    def record(self, now: float) -> float | None:
-        """Count a death; the pause in seconds before the next start, or None to give up."""
+    def record(self, now: float, loaded: bool = True) -> float | None:
+        """Count a death, ``loaded`` if the model was; the pause in seconds before the next start, None to give up."""
+        self._failed_starts = 0 if loaded else self._failed_starts + 1
+        if self._failed_starts >= self._policy.max_failed_starts:
+            return None
         self._times.append(now)
         while now - self._times[0] > self._policy.window:
             self._times.popleft()
@@ -40,3 +46,4 @@ class Deaths:
 
     def forget(self) -> None:
         self._times.clear()
+        self._failed_starts = 0

@@ -30,6 +30,7 @@ from cosyui.host.messages import (
     Stats,
     Submit,
 )
+from cosyui.ops.logs import setup_logging
 
 STATS_EVERY = 0.5
 """Seconds between two unasked Stats while the engine works."""
@@ -47,6 +48,7 @@ class Worker:
         """Load, then serve until Shutdown."""
         start = self.inbox.get()
         assert isinstance(start, Start)
+        setup_logging(start.config.log_level)
         try:
             engine = build(start)
         except CosyuiError as error:

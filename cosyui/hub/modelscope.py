@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,14 +25,15 @@ from cosyui.hub.download import HubUnreachableError, RemoteFile
 DEFAULT_ENDPOINT = "https://www.modelscope.cn"
 _REVISION = "master"
 _ATTEMPTS = 5
-_BLOCK = 1 << 20
+_PAUSE = 1.0
+"""Seconds before the second attempt; doubled for each further one, at most 30."""
 _TIMEOUT = httpx.Timeout(60.0, connect=15.0)
 
 
 class ModelScopeHub:
     """`cosyui.hub.download.Hub` for ModelScope. Files lie in ``cache_dir/OWNER/NAME`` as in the repository.
 
-    MODELSCOPE_ENDPOINT names another server. ``pause`` waits between attempts (seconds).
+    MODELSCOPE_ENDPOINT names another server. ``pause`` waits between attempts (seconds). Close it after use.
     """
 
     title = "ModelScope"
@@ -47,6 +49,11 @@ class ModelScopeHub:
         self._pause = pause
         self.log_file = self._folder / ".cosyui-verified.json"
 
+    def close(self) -> None:
+        """End the connections, if any were opened."""
+        if "_client" in self.__dict__:
+            self._client.close()
+
     def cached(self, name: str) -> Path | None:
         path = self._folder / name
         return path if path.is_file() else None
@@ -56,8 +63,7 @@ class ModelScopeHub:
 
     def list_files(self) -> dict[str, RemoteFile]:
         try:
-            with self._client() as client:
-                answer = client.get(f"{self._url}/files", params={"Revision": _REVISION, "Recursive": "true"})
+            answer = self._client.get(f"{self._url}/files", params={"Revision": _REVISION, "Recursive": "true"})
         except httpx.HTTPError as error:
             raise HubUnreachableError(_describe(error)) from error
         if answer.status_code in (401, 403, 404):
@@ -81,33 +87,34 @@ class ModelScopeHub:
             target.unlink(missing_ok=True)
             part.unlink(missing_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(self._folder / ".cosyui-download.lock"), self._client() as client:
+        with FileLock(self._folder / ".cosyui-download.lock"):
             if not (target.is_file() and target.stat().st_size == remote.size):  # another process may have brought it
-                self._fill(client, name, part, remote.size)
+                self._fill(name, part, remote.size)
                 part.replace(target)
         return target
 
+    @cached_property
     def _client(self) -> httpx.Client:
         # Files must come as they are: a compressed answer could not be continued in the middle.
         return httpx.Client(timeout=_TIMEOUT, follow_redirects=True, headers={"Accept-Encoding": "identity"})
 
-    def _fill(self, client: httpx.Client, name: str, part: Path, size: int | None) -> None:
+    def _fill(self, name: str, part: Path, size: int | None) -> None:
         """Download into ``part`` from where it ends; attempts that bring nothing new are counted and limited."""
         failures = 0
         while True:
             before = part.stat().st_size if part.exists() else 0
             try:
-                self._transfer(client, name, part, size)
+                self._transfer(name, part, size)
             except httpx.HTTPError as error:
                 after = part.stat().st_size if part.exists() else 0
                 failures = 0 if after > before else failures + 1
                 if failures >= _ATTEMPTS:
                     raise HubUnreachableError(_describe(error)) from error
-                self._pause(min(30.0, 2.0**failures))
+                self._pause(min(30.0, _PAUSE * 2.0**failures))
             else:
                 return
 
-    def _transfer(self, client: httpx.Client, name: str, part: Path, size: int | None) -> None:
+    def _transfer(self, name: str, part: Path, size: int | None) -> None:
         start = part.stat().st_size if part.exists() else 0
         if size is not None and start == size:
             return
@@ -116,7 +123,7 @@ class ModelScopeHub:
             start = 0
         headers = {"Range": f"bytes={start}-"} if start else {}
         query = {"Revision": _REVISION, "FilePath": name}
-        with client.stream("GET", self._url, params=query, headers=headers) as answer:
+        with self._client.stream("GET", self._url, params=query, headers=headers) as answer:
             if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
                 part.unlink(missing_ok=True)  # what we have is no beginning of this file
             answer.raise_for_status()
@@ -129,7 +136,7 @@ class ModelScopeHub:
                 ) as progress,
             ):
                 stream.seek(start)
-                for block in answer.iter_raw(_BLOCK):
+                for block in answer.iter_raw():  # no block size: what has arrived is kept when the rest breaks off
                     stream.write(block)
                     progress.update(len(block))
         if size is not None and part.stat().st_size < size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -84,5 +85,5 @@ def resolve(
         return obtain(hf_hub, llm_file, offline=offline, refresh=refresh)
     from cosyui.hub.modelscope import ModelScopeHub
 
-    ms_hub = ModelScopeHub(source.place, cache_dir and cache_dir / "modelscope", progress=progress)
-    return obtain(ms_hub, llm_file, offline=offline, refresh=refresh)
+    with closing(ModelScopeHub(source.place, cache_dir and cache_dir / "modelscope", progress=progress)) as ms_hub:
+        return obtain(ms_hub, llm_file, offline=offline, refresh=refresh)

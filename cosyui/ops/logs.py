@@ -23,6 +23,8 @@ class JsonFormatter(logging.Formatter):
         }
         fields: dict[str, Any] = getattr(record, "fields", {})
         line.update(fields)
+        if hasattr(record, "request_id"):
+            line["request_id"] = record.request_id
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
@@ -38,7 +40,21 @@ def setup_logging(level: str = "info", stream: TextIO | None = None) -> None:
     logger.propagate = False
 
 
-def log(logger: logging.Logger, level: int, event: str, exc_info: bool = False, **fields: Any) -> None:
+def relay(logger: logging.Logger, line: str, **fields: Any) -> None:
+    """Log a line of another process: one of this form keeps its level and fields, anything else is quoted whole."""
+    try:
+        parsed = json.loads(line)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict) or "event" not in parsed:
+        log(logger, logging.INFO, "engine_stderr", line=line, **fields)
+        return
+    level = logging.getLevelNamesMapping().get(str(parsed.pop("level", "")).upper(), logging.INFO)
+    parsed.pop("time", None)
+    log(logger, level, str(parsed.pop("event")), **(parsed | fields))
+
+
+def log(logger: logging.Logger, level: int, event: str, /, **fields: Any) -> None:
     """Log ``event`` with ``fields``; floats are rounded to the millisecond."""
     rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in fields.items()}
-    logger.log(level, event, extra={"fields": rounded}, exc_info=exc_info)
+    logger.log(level, event, extra={"fields": rounded})

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cosyui.engine.request import EngineFacts, Mode, PromptClip
 from cosyui.errors import InputError
 from cosyui.service.types import TakeForm
 from cosyui.settings import Settings
-
-if TYPE_CHECKING:
-    from cosyui.speech.audio_in import ClipReport
+from cosyui.speech.audio_in import ClipReport, load_clip
+from cosyui.speech.text import has_speech, sanitise
 
 SLOWEST, FASTEST = 0.5, 2.0
 SEED_LIMIT = 1 << 31
@@ -27,9 +24,7 @@ def text_problem(text: str, settings: Settings) -> InputError | None:
     if length > settings.max_chars:
         message = f"The text has {length} characters; at most {settings.max_chars} are possible. Shorten or split it."
         return InputError("text_too_long", message, "text")
-    from cosyui.speech.text import sanitise
-
-    if not any(unicodedata.category(character)[0] in "LN" for character in sanitise(text)):
+    if not has_speech(sanitise(text)):
         return InputError("text_nothing_to_speak", "The text has no letters or digits, so nothing to speak.", "text")
     return None
 
@@ -82,8 +77,6 @@ def read_clip(clip: Path | bytes | None, settings: Settings) -> tuple[PromptClip
     """
     if clip is None:
         raise InputError("clip_missing", "Upload or record a clip of the voice, 3 to 30 seconds long.", "clip")
-    from cosyui.speech.audio_in import load_clip
-
     return load_clip(
         clip,
         min_seconds=settings.clip_min_seconds,

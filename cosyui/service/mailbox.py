@@ -23,10 +23,13 @@ class Mailbox:
 
     def put(self, update: Update) -> None:
         """Add an update; after a final one (Done, Problem, Stopped) nothing more is taken."""
-        if self.closed or update == self.last:
+        if self.closed:
             return
-        if self._updates and isinstance(update, Waiting | Running) and type(self._updates[-1]) is type(update):
-            self._updates.pop()
+        if isinstance(update, Waiting | Running):
+            if update == self.last:
+                return
+            if self._updates and type(self._updates[-1]) is type(update):
+                self._updates.pop()
         self.last = update
         self._updates.append(update)
         self._arrived.set()
@@ -39,7 +42,8 @@ class Mailbox:
                 yield update
                 if isinstance(update, Done | Problem | Stopped):
                     return
-            if self.closed:
+            if self.closed and self.last is not None:  # a late reader hears how it ended
+                yield self.last
                 return
             self._arrived.clear()
             await self._arrived.wait()

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from cosyui.errors import CosyuiError, SetupError
+from cosyui.speech.audio_out import write_wav
 
 
 class OutputStore:
@@ -38,8 +39,6 @@ class OutputStore:
         Raises:
             CosyuiError: ``outputs_not_writable`` or ``disk_full``; nothing is left behind.
         """
-        from cosyui.speech.audio_out import write_wav
-
         path = self.root / f"{datetime.now().astimezone():%Y-%m-%d}" / f"{take_id}.wav"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,6 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError, InputError
@@ -29,9 +28,7 @@ from cosyui.service.job import Job
 from cosyui.service.outputs import OutputStore
 from cosyui.service.types import FormError, Overview, QueueEntry, TakeForm, Update
 from cosyui.settings import Settings
-
-if TYPE_CHECKING:
-    from cosyui.speech.audio_in import ClipReport
+from cosyui.speech.audio_in import ClipReport
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +93,7 @@ class SynthesisService:
     async def close(self) -> None:
         """Cancel every request, stop the engine's process. Bounded in time; calling it twice is fine."""
         self._closed = True
-        for job in list(self._drive.jobs.values()):
+        for job in reversed(list(self._drive.jobs.values())):  # waiting ones first: none is started on the way
             await Ticket(job).cancel()
         await self.client.close()
         self._monitor.close()
@@ -156,7 +153,7 @@ class SynthesisService:
         return Ticket(job) if job is not None else None
 
     def overview(self) -> Overview:
-        """The queue, the engine and the memory at this moment; takes about a millisecond."""
+        """The queue, the engine and the memory at this moment; takes about a millisecond. Call it on the event loop."""
         running = [job for job in self._drive.jobs.values() if job.state != "waiting"]
         count = self._drive.outcomes
         return Overview(

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 (the name the field knows)
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -120,11 +120,15 @@ def resample(wave: Tensor, from_rate: int, to_rate: int, method: Literal["soxr",
     """Change the sample rate: float32 (B, S) -> (B, ceil(S * to / from)); equal rates return the input.
 
     ``soxr`` (high quality; needs the soxr package) works on the CPU and returns to the input's device; ``sinc`` is the
-    windowed-sinc kernel that CosyVoice3 was used with, in torch on any device.
+    windowed-sinc kernel that CosyVoice3 was used with, in torch on any device (ValueError for rates without a
+    reasonable common divisor).
     """
     if from_rate == to_rate:
         return wave
     if method == "sinc":
+        # Rates without a common divisor would need a kernel of gigabytes.
+        if from_rate * to_rate // math.gcd(from_rate, to_rate) ** 2 > _SINC_LARGEST:
+            raise ValueError(f"sinc cannot convert {from_rate} Hz to {to_rate} Hz; use soxr")
         return _resample_sinc(wave, from_rate, to_rate)
     import soxr
 
@@ -135,6 +139,7 @@ def resample(wave: Tensor, from_rate: int, to_rate: int, method: Literal["soxr",
 
 
 _SINC_WIDTH = 6
+_SINC_LARGEST = 1 << 24
 _SINC_ROLLOFF = 0.99
 
 

@@ -20,6 +20,7 @@ MARK_PATTERN = re.compile("|".join(re.escape(mark) for mark in sorted(ALL_MARKS,
 _TAG = re.compile(r"""</?[A-Za-z][\w:-]*(?:\s+[\w:-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*\s*/?>""")
 _BREAK_TAG = re.compile(r"(?i)</?(?:break|br|p|s|pause)\b")
 _BRACKET_TAG = re.compile(r"\[[A-Za-z0-9_][A-Za-z0-9_ -]{0,30}\]")
+_NUMBERED = re.compile(r"(?m)^\s*(\d{1,3})[.)]\s+(?=\S)")
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)")
 _FENCE = re.compile(r"(?m)^\s*(?:```|~~~).*$")
 _RULE = re.compile(r"(?m)^\s*(?:[-*_=]\s*){3,}$")
@@ -29,9 +30,11 @@ _BULLET = re.compile(r"(?m)^\s*(?:[-*+•·▪]\s+|>\s*)+")
 _EMPHASIS = re.compile(r"(\*{1,3}|~~|(?<!\w)_{1,3}(?=\S))(\S(?:[^\n*]*?\S)??)\1(?!\w)|(\*{2,3})")
 _CODE = re.compile(r"`+([^`\n]*)`+")
 _KAOMOJI = re.compile(r"[(（]([^()（）\n]{2,14})[)）](?:[^\W\d_a-zA-Z\u3040-\u30ff\u3400-\u9fff]{1,2}(?!\w))?")
-_COMMON = re.compile(r"[\sA-Za-z0-9\u00c0-\u024f\u0400-\u04ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3，。！？、；：,.!?;:'\"“”‘’%/+&-]")
+_COMMON = re.compile(
+    r"[\sA-Za-z0-9\u00c0-\u024f\u0400-\u04ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3，。！？、；：,.!?;:'\"“”‘’%/+&-]"
+)
 _FACE_SIGNS = re.compile(r"[\^_><=;*~・´`ω∀дTtoO0uU.•|\\/-]")
-_WORD = re.compile(r"[^\W\d_]{2}|\d")
+_WORD = re.compile(r"[^\W\d_]{2}|[0-9]")
 _CONTROL = re.compile(r"(?:\s*<\|[^<>|]*\|>)+[\s.。,，]*")
 
 
@@ -66,7 +69,7 @@ def clean_markup(text: str, marks: AbstractSet[str] = ALL_MARKS) -> tuple[str, t
     if not removed:
         return text, ()
     names = ", ".join(dict.fromkeys(removed[:8]))
-    return text, (f"Left out, because the model does not know it: {names}.",)
+    return text, (f"Left out, because they are no marks of this model or lack their partner: {names}.",)
 
 
 def _map_between_marks(text: str, change: Callable[[str], str]) -> str:
@@ -84,6 +87,7 @@ def _strip_markdown(text: str) -> str:
         text = pattern.sub("", text)
     text = _HEADING.sub(r"\1", text)
     text = _BULLET.sub("", text)
+    text = _NUMBERED.sub(r"\1, ", text)
     text = _LINK.sub(r"\1", text)
     text = _CODE.sub(r"\1", text)
     text = _EMPHASIS.sub(lambda match: match.group(2) or "", text)

@@ -6,15 +6,15 @@ prefix is ours alone: whatever a user types is encoded without control tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cosyui.engine.request import Mode, SynthesisRequest
 from cosyui.errors import InputError
 from cosyui.model.tokenizer import END_OF_PROMPT, TextTokenizer
-from cosyui.speech.markup import strip_prefix
 from cosyui.speech.marks import MarkFrontend
+from cosyui.speech.markup import strip_prefix
 from cosyui.speech.split import SplitLimits
-from cosyui.speech.text import PreparedText, TextRules, prepare
+from cosyui.speech.text import PreparedText, TextRules, detect_language, has_speech, prepare, sanitise
 
 SYSTEM_PROMPT = "You are a helpful assistant."
 MAX_TRANSCRIPT_CHARS = 400
@@ -22,8 +22,8 @@ MAX_INSTRUCTION_CHARS = 200
 
 RAW_LIMITS = SplitLimits(max_tokens=80)
 """For a text of Qwen tokens: about 20-25 s of speech."""
-MARK_LIMITS = SplitLimits(max_tokens=160)
-"""For a text of pronunciation marks: about 13 s of English or 20 s of Mandarin."""
+MARK_LIMITS = SplitLimits(max_tokens=100)
+"""For a text of pronunciation marks: about 8 s of English or 12 s of Mandarin, the longest it has learned."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,18 @@ class TextFrontend:
 
     def segments(self, request: SynthesisRequest) -> tuple[list[SegmentInput], tuple[str, ...]]:
         """The request's segments in order, and warnings in plain words. Raises InputError with the field at fault."""
-        prepared = prepare(
-            request.text, lambda text: len(self._ids(text)), request.language, self.limits, rules=self._rules
-        )
+        # A text of digits alone is read in the language of the voice, which its transcript tells.
+        voice_language = detect_language(request.prompt.transcript) or self._rules.digits_language
+        rules = replace(self._rules, digits_language=voice_language)
+        text = strip_prefix(request.text, SYSTEM_PROMPT, only_if_marked=True)
+        prepared = prepare(text, lambda piece: len(self._ids(piece)), request.language, self.limits, rules=rules)
         prompt_text, warnings = self._prompt_text(request, prepared.language)
         head = self._prefix if request.mode is Mode.CROSS_LINGUAL else ()
         segments = []
         for text in prepared.segments:
             ids = self._ids(text)
+            if not self._sounds(ids):
+                continue
             segments.append(
                 SegmentInput(
                     text=text,
@@ -74,7 +78,18 @@ class TextFrontend:
                     spoken_ids=len(ids),
                 )
             )
-        return segments, (*prepared.warnings, *warnings)
+        if not segments:
+            raise InputError("text_nothing_to_speak", "This voice has no sounds for what the text contains.", "text")
+        return segments, (*prepared.warnings, *self._silent(prepared), *warnings)
+
+    def _sounds(self, ids: tuple[int, ...]) -> bool:
+        """Whether the ids make any sound: with the marks front end, a text of unknown characters leaves only signs."""
+        return self._marks is None or any(number >= self._tokenizer.base_size for number in ids)
+
+    def _silent(self, prepared: PreparedText) -> tuple[str, ...]:
+        """A warning about the characters that the marks front end has no pronunciation for."""
+        dropped = self._marks.unknown("".join(prepared.segments)) if self._marks else ""
+        return (f"Left out, because this voice cannot pronounce them: {dropped}",) if dropped else ()
 
     def _ids(self, text: str) -> tuple[int, ...]:
         """Ids of a normalised text, by way of pronunciation marks if the checkpoint wants them."""
@@ -93,9 +108,11 @@ class TextFrontend:
     def _transcript(self, text: str, language: str) -> PreparedText:
         """The clip's transcript, normalised like the text but in one piece."""
         text = strip_prefix(text, SYSTEM_PROMPT)
-        if not text.strip():
+        if not has_speech(sanitise(text)):
             raise InputError(
-                "transcript_missing", "Type what is said in the prompt clip, or choose cross-lingual mode.", "transcript"
+                "transcript_missing",
+                "Type what is said in the prompt clip, or choose cross-lingual mode.",
+                "transcript",
             )
         if len(text) > MAX_TRANSCRIPT_CHARS:
             raise InputError(
@@ -104,17 +121,15 @@ class TextFrontend:
                 "It must hold only what is said in the clip.",
                 "transcript",
             )
-        rules = TextRules(
-            marks=self._rules.marks, languages=self._rules.languages, field="transcript", digits_language=language
-        )
+        rules = replace(self._rules, field="transcript", digits_language=language)
         return prepare(text, lambda _: 1, None, SplitLimits(max_tokens=1 << 30), rules=rules)
 
     def _instruction(self, text: str) -> str:
-        from cosyui.speech.text import sanitise
-
         instruction = " ".join(sanitise(strip_prefix(text, SYSTEM_PROMPT)).split())
         if not instruction:
-            raise InputError("instruction_missing", "Say how it should sound, for example: speak slowly.", "instruction")
+            raise InputError(
+                "instruction_missing", "Say how it should sound, for example: speak slowly.", "instruction"
+            )
         if len(instruction) > MAX_INSTRUCTION_CHARS:
             raise InputError(
                 "instruction_too_long",

@@ -15,7 +15,7 @@ from cosyui.speech.markup import MARK_PATTERN
 
 Count = Callable[[str], int]
 
-_CLOSERS = "\"'”’」』）)】》]"
+_CLOSERS = "\"'”’」』）)】》"
 _SENTENCE_END = re.compile(rf"(?:[。！？!?；;…]+[{_CLOSERS}]*|\.+[{_CLOSERS}]*(?=\s|$|[^\x00-\x7f]))\s*")
 _CLAUSE_END = re.compile(rf"(?:[，、：—]+[{_CLOSERS}]*|[,:]+[{_CLOSERS}]*(?=\s|$|[^\x00-\x7f]))\s*")
 # What a hard cut may not go through while there is another place: a mark, a word of letters, a number.

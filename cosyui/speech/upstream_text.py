@@ -17,7 +17,7 @@ Spell = Callable[[str], str]
 
 _MARKS_ZH = frozenset("。？！；：、.?!;")
 _MARKS_EN = frozenset(".?!;:")
-_QUOTES = frozenset("\"”")
+_QUOTES = frozenset('"”')
 _CORNER = {"²": "平方", "³": "立方"}
 _BRACKETS = str.maketrans({"（": "", "）": "", "【": "", "】": "", "`": ""})
 

@@ -1,4 +1,7 @@
-"""Gradio components made fit for this page, and small helpers for its events."""
+"""Gradio components made fit for this page, and small helpers for its events.
+
+Subclasses keep the parent's constructor: Gradio reads its signature to know what to send to the browser.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,6 @@ from cosyui.ui.presets import GROUPS
 class ClipInput(gr.Audio):
     """Upload or microphone. Takes files of this page only: an address sent in their place is never fetched."""
 
-    def __init__(self, *, label: Any, elem_id: str) -> None:
-        super().__init__(
-            sources=["upload", "microphone"],
-            type="filepath",
-            label=label,
-            elem_id=elem_id,
-            buttons=[],
-            waveform_options=_waveform(),
-        )
-
     def get_block_name(self) -> str:
         return "audio"
 
@@ -38,16 +31,6 @@ class ClipInput(gr.Audio):
 class TakePlayer(gr.Audio):
     """Plays a finished WAV where it lies: no copy, no probing by ffmpeg."""
 
-    def __init__(self, *, elem_id: str) -> None:
-        super().__init__(
-            type="filepath",
-            interactive=False,
-            show_label=False,
-            elem_id=elem_id,
-            buttons=["download"],
-            waveform_options=_waveform(),
-        )
-
     def get_block_name(self) -> str:
         return "audio"
 
@@ -55,14 +38,36 @@ class TakePlayer(gr.Audio):
         return None if value is None else FileData(path=str(value), orig_name=Path(value).name)
 
 
+def clip_input(label: Any) -> ClipInput:
+    return ClipInput(
+        sources=["upload", "microphone"],
+        type="filepath",
+        label=label,
+        elem_id="clip",
+        buttons=[],
+        waveform_options=_waveform(),
+    )
+
+
+def take_player() -> TakePlayer:
+    return TakePlayer(
+        type="filepath",
+        interactive=False,
+        show_label=False,
+        elem_id="take",
+        buttons=["download"],
+        waveform_options=_waveform(),
+    )
+
+
 def _waveform() -> gr.WaveformOptions:
-    return gr.WaveformOptions(waveform_color="#9fb3c4", waveform_progress_color="#0d9488", skip_length=2)
+    return gr.WaveformOptions(waveform_color="#9fb3c4", waveform_progress_color="#0d9488", skip_length=15)
 
 
 def preset_rows(t: gr.I18n, instruction: gr.Textbox) -> None:
     """A row of buttons a group; each writes its instruction into the field, where it can be edited."""
     for group, presets in GROUPS.items():
-        with gr.Row(elem_classes="chips"):
+        with gr.Row(elem_classes="chips preset"):
             gr.HTML(f'<span class="chips-label">{both(f"preset_{group}")}</span>', js_on_load=None)
             for preset in presets:
                 button = gr.Button(t(preset.key), size="sm", elem_id=preset.key.replace("_", "-"))

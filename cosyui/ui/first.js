@@ -32,6 +32,6 @@
       var count = Array.from((text || "").trim()).length;
       return '<span class="counter' + (count > limit ? " over" : "") + '">' + count + " / " + limit + "</span>";
     },
-    dice: function () { return Math.floor(Math.random() * 2147483648); }
+    dice: function () { return String(Math.floor(Math.random() * 2147483648)); }
   };
 })();

@@ -7,11 +7,9 @@ from html import escape
 
 from cosyui.errors import CosyuiError
 from cosyui.service.types import Result, Running, Waiting
-from cosyui.speech.audio_in import ClipReport
+from cosyui.speech.audio_in import GOOD_RATE, GOOD_SECONDS, QUIET_DBFS, ClipReport
 from cosyui.ui.i18n import Words
 
-ADVISED_SECONDS = (5.0, 13.0)
-QUIET_RMS_DBFS = -35.0
 LOUD_PEAK_DBFS = -0.1
 _FLOOR_DBFS = -60.0
 
@@ -42,14 +40,16 @@ def clip_report(report: ClipReport, words: Words) -> str:
 def clip_advice(report: ClipReport) -> tuple[list[str], bool]:
     """Keys of the advice for an accepted clip, and whether it is simply good."""
     advice = []
-    if report.seconds < ADVISED_SECONDS[0]:
+    if report.seconds < GOOD_SECONDS[0]:
         advice.append("advice_short")
-    elif report.seconds > ADVISED_SECONDS[1]:
+    elif report.seconds > GOOD_SECONDS[1]:
         advice.append("advice_long")
-    if report.rms_dbfs < QUIET_RMS_DBFS:
+    if report.rms_dbfs < QUIET_DBFS:
         advice.append("advice_quiet")
     elif report.peak_dbfs > LOUD_PEAK_DBFS:
         advice.append("advice_loud")
+    if report.sample_rate < GOOD_RATE:
+        advice.append("advice_rate")
     return (advice, False) if advice else (["advice_good"], True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from cosyui.service.checks import FASTEST, SEED_LIMIT, SLOWEST
 from cosyui.service.service import SynthesisService
 from cosyui.service.types import TakeForm
 from cosyui.ui import render
-from cosyui.ui.controls import ClipInput, TakePlayer, preset_rows, quiet
+from cosyui.ui.controls import clip_input, preset_rows, quiet, take_player
 from cosyui.ui.i18n import PAGE, Dictionary, both
 from cosyui.ui.takes import FIELDS, Takes, View
 
@@ -23,8 +24,6 @@ EXAMPLE_TRANSCRIPTS = {
     "en": "Teaching was, of course, the first thing that suggested itself.",
     "zh": "当年就在沂州府和沂水县建立了分驻地。",
 }
-_LARGEST_INTEGER = 1 << 53
-"""Of a number field in the browser; beyond it digits are lost, so such a seed is out of range in any case."""
 
 
 class SynthesisTab:
@@ -72,7 +71,7 @@ class SynthesisTab:
                 )
                 self.mode_hint = gr.HTML(_mode_hint(Mode.ZERO_SHOT.value), elem_classes="hint", js_on_load=None)
             with gr.Column(elem_classes="field"):
-                self.clip = ClipInput(label=t("clip"), elem_id="clip")
+                self.clip = clip_input(t("clip"))
                 hint = both("clip_hint", min=limits.clip_min_seconds, max=limits.clip_max_seconds)
                 self.clip_report = gr.HTML(f'<p class="hint">{hint}</p>', elem_id="clip-report", js_on_load=None)
                 self._problem("clip")
@@ -104,8 +103,8 @@ class SynthesisTab:
                     self._problem("speed")
                 with gr.Column(scale=2, min_width=150, elem_classes="field"):
                     with gr.Row(elem_classes="seed-row"):
-                        self.seed = gr.Number(
-                            value=None, label=t("seed"), placeholder=t("seed_placeholder"), elem_id="seed", min_width=90
+                        self.seed = gr.Textbox(
+                            label=t("seed"), placeholder=t("seed_placeholder"), elem_id="seed", min_width=90, max_lines=1
                         )
                         self.dice = gr.Button(t("seed_dice"), elem_id="dice", min_width=44, size="lg")
                     self._problem("seed")
@@ -120,7 +119,7 @@ class SynthesisTab:
             gr.HTML(f'<h2 class="card-title">{both("take")}</h2>', js_on_load=None)
             self.empty = gr.HTML(f'<p class="empty">{both("take_empty")}</p>', elem_id="empty", js_on_load=None)
             with gr.Column(visible=False, elem_classes="field") as self.result_field:
-                self.player = TakePlayer(elem_id="take")
+                self.player = take_player()
                 self.figures = gr.HTML("", elem_id="figures", js_on_load=None)
                 self.used_seed = gr.State(None)
                 self.reuse_seed = gr.Button(t("reuse_seed"), size="sm", elem_id="reuse-seed")
@@ -149,7 +148,7 @@ class SynthesisTab:
                 None, self.text, self.text, js=f"(text) => text.trim() ? text : {PAGE[name]['text_example']!r}"
             )
         self.dice.click(None, None, [self.seed, self._problems["seed"]], js="() => [cosyui.dice(), '']")
-        self.reuse_seed.click(lambda seed: (seed, ""), self.used_seed, [self.seed, self._problems["seed"]], **quiet())
+        self.reuse_seed.click(lambda seed: (str(seed), ""), self.used_seed, [self.seed, self._problems["seed"]], **quiet())
 
     def _wire_take(self) -> None:
         outputs = [self.generate, self.stop, self.status, self.empty, self.result_field, self.player, self.figures]
@@ -175,7 +174,7 @@ class SynthesisTab:
         transcript: str,
         instruction: str,
         speed: float,
-        seed: float | None,
+        seed: str,
         request: gr.Request,
     ) -> AsyncIterator[dict[Any, Any]]:
         """One take; each view becomes an update of the components that it changes."""
@@ -256,9 +255,9 @@ def _mode_hint(mode: str) -> str:
     return f"<p>{both(f'mode_{mode}_hint')}</p>"
 
 
-def _whole(seed: float | None) -> int | None:
-    """A fraction is out of range as a seed, so that it is refused rather than rounded in silence."""
-    if seed is None:
+def _whole(seed: str) -> int | None:
+    """None for an empty field; what is no whole number becomes one out of range, so that the service refuses it."""
+    seed = seed.strip()
+    if not seed:
         return None
-    whole = abs(seed) < _LARGEST_INTEGER and float(seed).is_integer()
-    return int(seed) if whole else SEED_LIMIT
+    return int(seed) if re.fullmatch(r"[0-9]{1,18}", seed) else SEED_LIMIT

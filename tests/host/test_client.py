@@ -11,8 +11,11 @@ import textwrap
 
 import pytest
 
+from cosyui.engine.config import EngineConfig
 from cosyui.engine.request import AudioChunk, Cancelled, Failed, Finished, Started
 from cosyui.errors import CheckpointError
+from cosyui.host.client import EngineClient
+from cosyui.host.config import HostConfig
 from cosyui.host.fake import fake_pcm
 from cosyui.host.stream import HandedOver
 from cosyui.host.supervision import RestartPolicy
@@ -92,7 +95,8 @@ async def test_second_death_is_a_clear_error_and_the_next_request_works(fake_cli
         events = await collect(client, make_request("a", "[fake:die_always]"))
         assert kinds(events) == [HandedOver, Started, HandedOver, Failed]
         assert events[-1].code == "engine_died"
-        assert "SIGKILL twice" in events[-1].message
+        assert "was killed by SIGKILL" in events[-1].message
+        assert "twice" in events[-1].message
         following = make_request("b")
         assert audio(await collect(client, following)) == fake_pcm(following)
 
@@ -155,6 +159,19 @@ async def test_load_error_comes_back_unchanged(fake_client, make_request):
         assert await client.stats() is None
 
 
+async def test_real_engine_tells_why_its_model_cannot_be_loaded(make_request, tmp_path):
+    client = EngineClient(HostConfig(EngineConfig(str(tmp_path / "nothing here"), device="cpu")))
+    async with asyncio.timeout(120):
+        try:
+            await client.start()
+            assert await client.wait_until() == "broken"
+        finally:
+            await client.close()
+    assert isinstance(client.problem, CheckpointError)
+    assert client.problem.code == "model_unknown"
+    assert "nothing here" in client.problem.message
+
+
 async def test_process_that_keeps_dying_is_given_up_and_its_last_words_are_kept(
     fake_client, make_request, tmp_path, monkeypatch
 ):
@@ -162,11 +179,11 @@ async def test_process_that_keeps_dying_is_given_up_and_its_last_words_are_kept(
     script.write_text("#!/bin/sh\necho first line >&2\necho driver exploded >&2\nexit 3\n")
     script.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(script))
-    policy = RestartPolicy(max_deaths=3, first_pause=0.01, longest_pause=0.01)
+    policy = RestartPolicy(max_failed_starts=3, first_pause=0.01, longest_pause=0.01)
     async with fake_client(policy=policy, wait=False) as client:
         events = await collect(client, make_request("a"))  # waits for a start, then shares the verdict
         assert client.state == "broken"
-        assert client.restarts == 3
+        assert client.restarts == 2
         assert client.problem.code == "engine_died"
         assert "exit code 3" in client.problem.message
         assert "driver exploded" in client.problem.message
@@ -193,6 +210,17 @@ async def test_asked_restart_replaces_the_process_and_keeps_requests(fake_client
         assert chunk.pcm + audio(rest) == fake_pcm(request)
         assert client.pid != pid
         assert client.state == "ready"
+
+
+async def test_death_while_idle_is_noticed_and_mended(fake_client, make_request):
+    async with fake_client() as client:
+        os.kill(client.pid, signal.SIGKILL)
+        await client.wait_until("restarting")
+        assert client.latest_stats is None
+        request = make_request("a")
+        events = await collect(client, request)  # waits for the new process
+        assert audio(events) == fake_pcm(request)
+        assert (events[-1].stats.retries, client.restarts) == (0, 1)
 
 
 async def test_restart_cuts_a_pause_short(fake_client, make_request):

@@ -78,6 +78,12 @@ def test_pauses_grow_within_the_window_then_it_gives_up(times, pauses):
     assert [deaths.record(now) for now in times] == pauses
 
 
+def test_failed_starts_in_a_row_are_given_up_sooner():
+    deaths = Deaths(RestartPolicy(max_failed_starts=3, max_deaths=100, first_pause=1.0))
+    lives = [False, False, True, False, False, False]
+    assert [deaths.record(now, loaded) for now, loaded in enumerate(lives)] == [0.0, 1.0, 2.0, 4.0, 8.0, None]
+
+
 def test_forgotten_deaths_do_not_count():
     deaths = Deaths(RestartPolicy(max_deaths=1))
     assert deaths.record(0) == 0.0

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from cosyui.engine.request import Mode
-from cosyui.errors import CheckpointError, CosyuiError, EngineError, SetupError
+from cosyui.errors import CheckpointError, CosyuiError, EngineError, InputError, SetupError
 from cosyui.host.config import FakeScript
 from cosyui.host.fake import tone_hz
 from cosyui.service.types import Chunk, Done, FormError, Problem, QueueFullError, Running, Stopped, Waiting
@@ -236,7 +236,7 @@ async def test_failed_load_is_told_with_its_own_code(fake_service, form):
 
 
 async def test_engine_that_hangs_is_replaced(fake_service, form):
-    async with fake_service(request_timeout=1.0) as service:
+    async with fake_service(request_timeout=2.0) as service:
         pid = service.client.pid
         last = (await follow(await service.submit(form("[fake:hang]"))))[-1]
         assert last.error.code == "request_timeout"
@@ -260,6 +260,34 @@ async def test_every_problem_of_a_form_is_told_with_its_field(fake_service, form
         with pytest.raises(FormError) as caught:
             await service.submit(form(mode=Mode.INSTRUCT, instruction=" "))
         assert [problem.code for problem in caught.value.problems] == ["instruction_missing"]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda clip: None, "clip_missing"),
+        (lambda clip: b"", "clip_empty_file"),
+        (lambda clip: b"no audio at all" * 100, "clip_unreadable"),
+        (lambda clip: clip[: len(clip) // 2], "clip_too_short"),
+        (lambda clip: clip[:44] + bytes(len(clip) - 44), "clip_silent"),
+        (lambda clip: clip * 3, "clip_too_large"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_bad_clip_is_told_and_takes_no_place(fake_service, form, clip, tmp_path, change, code):
+    async with fake_service(queue_size=0, clip_max_bytes=2 * len(clip)) as service:
+        bad = change(clip)
+        if bad is not None:  # as an upload: a file
+            (tmp_path / "upload.wav").write_bytes(bad)
+            bad = tmp_path / "upload.wav"
+        with pytest.raises(InputError) as caught:
+            service.check_clip(bad)
+        assert (caught.value.code, caught.value.field) == (code, "clip")
+        with pytest.raises(FormError) as caught:
+            await service.submit(form(clip=bad))
+        assert [problem.code for problem in caught.value.problems] == [code]
+        assert service.check_clip(clip).seconds == pytest.approx(4.0, abs=0.01)
+        assert isinstance((await follow(await service.submit(form())))[-1], Done)
 
 
 @pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, "disk_full"), (errno.EACCES, "outputs_not_writable")])

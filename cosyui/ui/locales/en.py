@@ -32,7 +32,7 @@ PAGE = {
     "speed": "Speed",
     "seed": "Seed",
     "seed_placeholder": "random",
-    "seed_dice": "🎲",
+    "seed_dice": "Roll a seed",
     "generate": "Generate",
     "stop": "Stop",
     "take": "Your take",
@@ -85,6 +85,7 @@ LIVE = {
     "advice_short": "Works, but 5 to 13 s copy the voice better.",
     "advice_long": "Works, but more than 13 s brings no more likeness and costs time.",
     "advice_quiet": "Rather quiet: move closer to the microphone.",
+    "advice_rate": "Low sample rate: 16 kHz or more sounds better.",
     "advice_loud": "Very loud: it may be distorted.",
 }
 

@@ -12,7 +12,7 @@ PAGE = {
     "mode": "声音的用法",
     "mode_zero_shot": "3 秒克隆",
     "mode_cross_lingual": "跨语种",
-    "mode_instruct": "自然语言指令",
+    "mode_instruct": "指令控制",
     "mode_zero_shot_hint": "复刻录音的音色和语气，需要填写录音里说的话。",
     "mode_cross_lingual_hint": "保留音色，说与录音不同的语言，不需要录音文本。",
     "mode_instruct_hint": "保留音色，并按你的要求来说：方言、情绪、快慢。",
@@ -32,14 +32,14 @@ PAGE = {
     "speed": "倍速",
     "seed": "随机种子",
     "seed_placeholder": "随机",
-    "seed_dice": "🎲",
+    "seed_dice": "随机一个种子",
     "generate": "开始合成",
     "stop": "停止",
     "take": "合成结果",
     "take_empty": "结果会出现在这里：试听、看波形、下载。",
     "reuse_seed": "沿用这个种子",
     "footer": "请只使用已获得本人同意的声音。",
-    "instruct_unsupported": "演示音色不支持自然语言指令，请加载正式发布的模型。",
+    "instruct_unsupported": "演示音色不支持指令控制，请加载正式发布的模型。",
 }
 
 LIVE = {
@@ -85,6 +85,7 @@ LIVE = {
     "advice_short": "可以用，但 5 到 13 秒更像本人。",
     "advice_long": "可以用，但超过 13 秒不会更像，只会更慢。",
     "advice_quiet": "声音偏小，请靠近麦克风。",
+    "advice_rate": "采样率偏低，16 kHz 以上更好。",
     "advice_loud": "声音很大，可能失真。",
 }
 
@@ -142,7 +143,8 @@ ERRORS = {
     "clip_silent": "样本里几乎没有声音，请检查录音。",
     "clip_not_finite": "音频里有损坏的数据，请重新导出。",
     "clip_too_large": "文件太大，最大 {clip_mb:g} MB。",
-    "clip_sample_rate": "不支持这个采样率，请导出为 16 kHz 以上。",
+    "clip_sample_rate": "不支持这个采样率，须在 8 到 192 kHz 之间。",
+    "clip_channels": "声道太多，请导出为单声道或立体声。",
     "transcript_missing": "请填写录音里说的话，或改用不需要文本的“跨语种”模式。",
     "transcript_too_long": "录音文本太长，最多 {max_transcript_chars} 个字符。",
     "instruction_missing": "请写明怎么说，例如“请非常开心地说一句话”，或换一个模式。",

@@ -1,0 +1,153 @@
+"""The server: settings, engine client, service, health routes and page, put together on one port."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import uvicorn
+from fastapi import FastAPI
+
+from cosyui import __version__
+from cosyui.api.health import health_router
+from cosyui.errors import CosyuiError, SetupError
+from cosyui.host.client import EngineClient
+from cosyui.host.config import HostConfig
+from cosyui.ops.logs import log, setup_logging
+from cosyui.service.outputs import OutputStore
+from cosyui.service.service import SynthesisService, running
+from cosyui.settings import PREFIX, Settings
+
+logger = logging.getLogger("cosyui.app")
+BAD_SETUP = 2
+"""Exit code when the server cannot start as configured."""
+GRACE_SECONDS = 2
+"""How long open connections may finish when the server goes down; a page keeps one open all the time."""
+
+
+class Server(uvicorn.Server):
+    """Ends with code 0 on SIGINT and SIGTERM; uvicorn alone would raise the signal again after its clean shutdown."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """Options from the command line over COSYUI_* variables.
+
+    Raises:
+        SetupError: ``setting_unknown`` or ``setting_invalid``.
+    """
+    parser = argparse.ArgumentParser(
+        "app.py", description="CosyUI: voice cloning as a web page.", allow_abbrev=False, exit_on_error=False
+    )
+    parser.add_argument("--version", action="version", version=f"cosyui {__version__}")
+    for name, field in Settings.model_fields.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=f"{field.description} ({PREFIX}{name.upper()})")
+    try:
+        known, unknown = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise SetupError("setting_invalid", f"{error}.") from None
+    if unknown:
+        raise SetupError("setting_unknown", f"{unknown[0]} is not an option; app.py --help lists them.")
+    return Settings.load(vars(known))
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The bound socket, before anything heavy is started.
+
+    Raises:
+        SetupError: ``port_in_use`` or ``setting_invalid``.
+    """
+    where = f"{settings.host}:{settings.port}"
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        # Checked by hand: with SO_REUSEADDR alone a second listener is refused, a port in TIME_WAIT is not.
+        return socket.create_server((settings.host, settings.port), family=family, backlog=128)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            message = f"Port {settings.port} is in use. Stop the other program or choose another with --port."
+            raise SetupError("port_in_use", message) from None
+        raise SetupError("setting_invalid", f"Cannot listen on {where}: {error.strerror}.") from None
+
+
+def build(settings: Settings, outputs: OutputStore) -> FastAPI:
+    """The whole application; its lifespan starts and stops the service."""
+    from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
+    from cosyui.ui.shell import Shell
+
+    service = SynthesisService(settings, EngineClient(HostConfig.from_settings(settings)), outputs)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with running(service):
+            print(f"CosyUI is at {address(settings)}", flush=True)
+            yield
+
+    app = FastAPI(title="CosyUI", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(health_router(service))
+    mount(app, service)
+    app.add_middleware(Shell)
+    return app
+
+
+def address(settings: Settings) -> str:
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def serve(settings: Settings) -> int:
+    """Run until a signal comes; the exit code.
+
+    Raises:
+        SetupError: the port or the output folder cannot be used.
+    """
+    outputs = OutputStore(settings.outputs_dir)
+    outputs.check()
+    with contextlib.closing(listen(settings)) as listener, tempfile.TemporaryDirectory(prefix="cosyui-") as uploads:
+        # Gradio's own folder for uploads would be one for all users of the machine.
+        os.environ["GRADIO_TEMP_DIR"] = uploads
+        config = uvicorn.Config(
+            build(settings, outputs),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        server = Server(config)
+        asyncio.run(server.serve(sockets=[listener]))
+        log(logger, logging.INFO, "server_stopped")
+        return 0 if server.started else 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 2 and one line on stderr when the server cannot start as configured."""
+    try:
+        settings = read_settings(sys.argv[1:] if arguments is None else arguments)
+        setup_logging(settings.log_level)
+        return serve(settings)
+    except CosyuiError as error:
+        print(f"cosyui: {error}", file=sys.stderr)
+        return BAD_SETUP
+
+
+if __name__ == "__main__":
+    sys.exit(main())

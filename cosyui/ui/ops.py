@@ -1,0 +1,167 @@
+"""The operator's tab: what runs, what waits, what it costs, and what is loaded. One overview a tick, as HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from html import escape
+
+from cosyui.engine.request import EngineFacts
+from cosyui.ops.monitor import GpuSample
+from cosyui.service.types import Overview, QueueEntry
+from cosyui.ui.i18n import Words
+
+Rows = Iterable[tuple[str, str]]
+
+
+def panel(overview: Overview, words: Words) -> str:
+    """Four cards: engine, memory, queue, model."""
+    cards = (
+        _card("engine", words("ops_engine"), _engine(overview, words)),
+        _card("memory", words("ops_memory"), _memory(overview, words)),
+        _card("queue", words("ops_queue"), _queue(overview, words)),
+        _card("model", words("ops_model"), _model(overview, words)),
+    )
+    return f'<div class="ops">{"".join(cards)}</div>'
+
+
+def _engine(overview: Overview, words: Words) -> str:
+    counts = (overview.finished, overview.failed, overview.stopped, overview.rejected)
+    rows = [
+        (words("ops_state"), f'<span class="badge {overview.engine}">{words(f"engine_{overview.engine}")}</span>'),
+        (words("ops_uptime"), duration(overview.uptime_seconds)),
+        (words("ops_restarts"), str(overview.engine_restarts)),
+        (words("ops_pid"), str(overview.engine_pid or "–")),
+        (words("ops_rtf"), "–" if overview.rtf is None else f"{overview.rtf:.2f}"),
+        (words("ops_takes"), " / ".join(map(str, counts))),
+    ]
+    trouble = ""
+    if overview.problem is not None:
+        trouble = f'<p class="problem-line">{escape(words.error(overview.problem))}</p>'
+    return _table(rows) + trouble
+
+
+def _memory(overview: Overview, words: Words) -> str:
+    machine = overview.machine
+    engine_rss = machine.engine.rss if machine.engine is not None else 0
+    used = machine.ram_total - machine.ram_available
+    meters = [
+        _meter(words("ops_ram_page"), size(machine.process.rss), machine.process.rss / machine.ram_total),
+        _meter(words("ops_ram_engine"), size(engine_rss), engine_rss / machine.ram_total),
+        _meter(words("ops_ram_machine"), f"{size(used)} / {size(machine.ram_total)}", used / machine.ram_total),
+        _meter(words("ops_cpu"), f"{machine.cpu_percent:.0f} %", machine.cpu_percent / 100, alarm=False),
+    ]
+    meters += [_gpu(gpu) for gpu in machine.gpus]
+    stats = overview.stats
+    notes = ""
+    if not machine.gpus:
+        notes = f'<p class="hint">{words("ops_no_gpu")}</p>'
+    elif stats is not None:
+        held = words("ops_allocated", allocated=size(stats.allocated), reserved=size(stats.reserved))
+        notes = f'<p class="hint">{words("ops_vram_engine")}: {held}</p>'
+    return "".join(meters) + notes
+
+
+def _gpu(gpu: GpuSample) -> str:
+    if gpu.used is None or not gpu.total:
+        return _meter(gpu.name, "–", 0)
+    extra = "" if gpu.utilisation is None else f" · {gpu.utilisation} %"
+    extra += "" if gpu.temperature is None else f" · {gpu.temperature} °C"
+    return _meter(gpu.name, f"{size(gpu.used)} / {size(gpu.total)}{extra}", gpu.used / gpu.total)
+
+
+def _queue(overview: Overview, words: Words) -> str:
+    waiting = words("ops_of", count=len(overview.waiting), size=overview.queue_size)
+    rows = [(words("ops_running"), str(len(overview.running))), (words("ops_waiting"), waiting)]
+    entries = [*overview.running, *overview.waiting]
+    if not entries:
+        return _table(rows) + f'<p class="hint">{words("ops_idle")}</p>'
+    heads = ("ops_col_take", "ops_col_state", "ops_col_age", "ops_col_work", "ops_col_eta")
+    head = "".join(f"<th>{words(key)}</th>" for key in heads)
+    body = "".join(_entry(entry, words) for entry in entries)
+    return _table(rows) + f'<div class="scroll"><table class="entries"><tr>{head}</tr>{body}</table></div>'
+
+
+def _entry(entry: QueueEntry, words: Words) -> str:
+    eta = "–" if entry.eta_seconds is None else f"{math.ceil(entry.eta_seconds)} s"
+    cells = (
+        f"<code>{escape(entry.id)}</code>",
+        words(f"ops_state_{entry.state}", position=entry.position),
+        f"{entry.age_seconds:.0f} s",
+        f"{entry.done_seconds:.1f} / {entry.expected_seconds:.1f} s",
+        eta,
+    )
+    return f'<tr data-state="{entry.state}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
+def _model(overview: Overview, words: Words) -> str:
+    facts = overview.facts
+    if facts is None:
+        return f'<p class="hint">{words("ops_no_model")}</p>'
+    rows = [(words("ops_model"), f"<b>{escape(facts.model)}</b>"), (words("ops_source"), escape(facts.source))]
+    rows += [
+        (words("ops_device"), escape(facts.device)),
+        (words("ops_precision"), _parts({name: escape(value) for name, value in facts.precision.items()})),
+        (words("ops_parameters"), _parts({name: count(value) for name, value in facts.parameters.items()})),
+        (words("ops_part_memory"), _parts({name: size(value) for name, value in facts.memory.items()})),
+        (words("ops_load"), f"{facts.load_seconds:.1f} s"),
+        (words("ops_languages"), escape(", ".join(facts.languages))),
+    ]
+    if overview.stats is not None:
+        rows.append((words("ops_prompts"), str(overview.stats.cached_prompts)))
+    return _table(rows) + _warnings(facts, words)
+
+
+def _warnings(facts: EngineFacts, words: Words) -> str:
+    if not facts.warnings:
+        return ""
+    lines = "".join(f"<li>{escape(warning)}</li>" for warning in facts.warnings)
+    return f'<p class="hint">{words("ops_warnings")}</p><ul class="notes">{lines}</ul>'
+
+
+def _card(name: str, title: str, body: str) -> str:
+    return f'<section class="card" data-card="{name}"><h2 class="card-title">{escape(title)}</h2>{body}</section>'
+
+
+def _table(rows: Rows) -> str:
+    return f'<dl class="rows">{"".join(f"<div><dt>{escape(key)}</dt><dd>{value}</dd></div>" for key, value in rows)}</dl>'
+
+
+def _parts(values: dict[str, str]) -> str:
+    """``{"llm": "14.5 M"}`` as small pairs; a dash for none."""
+    return " ".join(f'<span class="pair"><i>{escape(key)}</i> {value}</span>' for key, value in values.items()) or "–"
+
+
+def _meter(label: str, value: str, share: float, alarm: bool = True) -> str:
+    share = max(0.0, min(1.0, share))
+    full = " full" if alarm and share > 0.9 else ""
+    return (
+        f'<div class="meter-row"><span>{escape(label)}</span><b>{escape(value)}</b>'
+        f'<div class="bar{full}"><i style="width:{share:.1%}"></i></div></div>'
+    )
+
+
+def size(amount: int) -> str:
+    """Bytes with a binary unit: 1.4 GiB."""
+    value = float(amount)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def count(amount: int) -> str:
+    """Parameters: 505 M, 14.5 M, 930 k."""
+    if amount >= 100_000_000:
+        return f"{amount / 1e6:.0f} M"
+    return f"{amount / 1e6:.1f} M" if amount >= 1_000_000 else f"{amount / 1e3:.0f} k"
+
+
+def duration(seconds: float) -> str:
+    """0:42, 12:05, 3:04:05, 2 d 3:04:05."""
+    days, rest = divmod(int(seconds), 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, second = divmod(rest, 60)
+    clock = f"{hours}:{minutes:02}:{second:02}" if hours or days else f"{minutes}:{second:02}"
+    return f"{days} d {clock}" if days else clock

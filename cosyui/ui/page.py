@@ -1,0 +1,129 @@
+"""The page: header, banner and tabs, and how it is mounted on the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+from fastapi import FastAPI
+
+from cosyui.service.service import SynthesisService
+from cosyui.ui import banner, ops
+from cosyui.ui.controls import quiet
+from cosyui.ui.i18n import PAGE, Dictionary, both, translations
+from cosyui.ui.synthesis import EXAMPLES, SynthesisTab, session_of
+from cosyui.ui.takes import Takes
+from cosyui.ui.theme import STYLE_SHEET, theme
+
+SESSIONS = 300
+"""Browser tabs whose small state is kept in memory; the oldest is dropped first."""
+UPLOAD_LIFE = 24 * 3600
+"""Seconds after which an uploaded clip is deleted; far longer than any take may wait."""
+OPS_TICK, SLOW_TICK, FAST_TICK = 2.0, 10.0, 1.0
+"""Seconds between refreshes: of the open ops tab; of the header, when all is well and when it is not."""
+
+_LOGO = (
+    '<svg viewBox="0 0 32 32" width="34" height="34" aria-hidden="true"><rect width="32" height="32" rx="9"/>'
+    '<path d="M7 14v4M11.5 10v12M16 6.5v19M20.5 11v10M25 14v4" fill="none" stroke="#fff" stroke-width="2.4" '
+    'stroke-linecap="round"/></svg>'
+)
+
+
+class Page:
+    """Builds the Blocks of one service."""
+
+    def __init__(self, service: SynthesisService) -> None:
+        self._service = service
+        self._takes = Takes(service)
+        self._dictionary = Dictionary(service.settings)
+        self.i18n = translations()
+        self.blocks = gr.Blocks(
+            title="CosyUI", analytics_enabled=False, fill_width=True, delete_cache=(3600, UPLOAD_LIFE)
+        )
+        # Before queue(): it makes the holder of the sessions.
+        self.blocks.state_session_capacity = SESSIONS
+        with self.blocks:
+            self._lay()
+        self.blocks.queue(api_open=False)
+
+    def _lay(self) -> None:
+        t = self.i18n
+        with gr.Row(elem_classes="top"):
+            gr.HTML(_header(), js_on_load=None, elem_classes="brand-slot")
+            self.badge = gr.HTML("", elem_id="badge", js_on_load=None)
+            gr.HTML(_switches(), js_on_load=None, elem_classes="switch-slot")
+        self.banner = gr.HTML("", elem_id="banner", js_on_load=None)
+        with gr.Tabs(elem_id="tabs"):
+            with gr.Tab(t("tab_synthesis"), id="synthesis") as speak:
+                SynthesisTab(self._service, self._takes, self._dictionary, t)
+            with gr.Tab(t("tab_ops"), id="ops") as operate:
+                self.panel = gr.HTML("", elem_id="ops-panel", js_on_load=None)
+        gr.HTML(f'<p class="foot">{both("footer")}</p>', js_on_load=None)
+        self.header_tick = gr.Timer(FAST_TICK)
+        self.ops_tick = gr.Timer(OPS_TICK, active=False)
+        header = [self.badge, self.banner, self.header_tick]
+        self.header_tick.tick(self._show_header, None, header, **quiet())
+        self.ops_tick.tick(self._show_panel, None, self.panel, **quiet())
+        operate.select(self._open_panel, None, [self.panel, self.ops_tick], **quiet())
+        speak.select(lambda: gr.Timer(active=False), None, self.ops_tick, **quiet())
+        self.blocks.load(self._show_header, None, header, **quiet())
+        self.blocks.unload(self._leave)
+
+    async def _show_header(self, request: gr.Request) -> tuple[str, str, Any]:
+        """On the event loop, like everything of the service; slower ticks once the engine runs."""
+        words = self._dictionary.of(request)
+        tick = SLOW_TICK if self._service.client.state == "ready" else FAST_TICK
+        return banner.badge(self._service, words), banner.banner(self._service, words), gr.Timer(tick)
+
+    async def _show_panel(self, request: gr.Request) -> str:
+        return ops.panel(self._service.overview(), self._dictionary.of(request))
+
+    async def _open_panel(self, request: gr.Request) -> tuple[str, Any]:
+        return await self._show_panel(request), gr.Timer(active=True)
+
+    async def _leave(self, request: gr.Request) -> None:
+        """The browser tab is gone: nobody will hear its take."""
+        await self._takes.stop(session_of(request))
+
+
+def mount(app: FastAPI, service: SynthesisService) -> None:
+    """Put the page on ``app`` at ``/``. Files are served from the output folder and the examples, and uploads to
+
+    those who know their random path; nothing else.
+    """
+    page = Page(service)
+    gr.set_static_paths([service.outputs.root.resolve(), EXAMPLES])
+    settings = service.settings
+    gr.mount_gradio_app(
+        app,
+        page.blocks,
+        path="/",
+        footer_links=[],
+        run_history=False,
+        show_error=False,
+        # Above the service's own limit, so that a somewhat too large clip gets its message beside the field.
+        max_file_size=4 * settings.clip_max_bytes,
+        ssr_mode=False,
+        enable_monitoring=False,
+        pwa=False,
+        mcp_server=False,
+        i18n=page.i18n,
+        theme=theme(),
+        css_paths=[STYLE_SHEET],
+    )
+
+
+def _header() -> str:
+    return (
+        f'<div class="brand">{_LOGO}<div><h1>CosyUI</h1><p>{both("tagline")}</p></div></div>'
+    )
+
+
+def _switches() -> str:
+    title = " / ".join(PAGE[name]["theme_switch"] for name in PAGE)
+    return (
+        '<div class="switches">'
+        f'<button type="button" id="language" onclick="cosyui.switchLanguage()">{both("language_switch")}</button>'
+        f'<button type="button" id="theme" title="{title}" aria-label="{title}" onclick="cosyui.switchTheme()">◐</button>'
+        "</div>"
+    )

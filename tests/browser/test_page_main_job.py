@@ -1,0 +1,136 @@
+"""The main job, on a real server process: type a text, give a clip, press Generate, get that text spoken."""
+
+import io
+
+import numpy as np
+import pytest
+import soundfile
+from driving import (
+    EN_CLIP,
+    TAKE_MS,
+    choose_mode,
+    fetch_take,
+    figure,
+    generate,
+    good_clip,
+    number,
+    problem,
+    upload,
+    wait_status,
+    write_text,
+)
+from playwright.sync_api import expect
+
+from cosyui.hub.source import EMBEDDED_FOLDER
+from cosyui.service.estimate import speech_seconds
+
+TEXT = "The ferry leaves at half past six, so let us have an early breakfast."
+no_voice = pytest.mark.skipif(not EMBEDDED_FOLDER.is_dir(), reason="the embedded voice is not in this checkout")
+
+
+@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=no_voice)])
+def speaker(request, serve):
+    """A server as a fresh clone starts it (real: default model, CPU), and one with the fake engine."""
+    with serve(engine=request.param, device="cpu") as started:
+        yield started
+
+
+def test_text_and_clip_become_a_file_of_plausible_speech(open_page, speaker):
+    page = open_page(speaker.url)
+    good_clip(page)
+    write_text(page, TEXT)
+    generate(page)
+    wait_status(page, "done", timeout=3 * TAKE_MS)
+
+    body, response = fetch_take(page)
+    assert response.headers["content-type"] in ("audio/wav", "audio/x-wav", "audio/vnd.wave")
+    samples, rate = soundfile.read(io.BytesIO(body), dtype="float32")
+    seconds = len(samples) / rate
+    expected = speech_seconds(TEXT)
+    assert rate == 24_000
+    assert samples.ndim == 1
+    assert np.isfinite(samples).all()
+    assert np.sqrt(np.mean(samples**2)) > 0.005, "silent"
+    assert 0.4 * expected < seconds < 2.5 * expected
+
+    assert number(figure(page, "length")) == pytest.approx(seconds, abs=0.06)
+    assert 0 < number(figure(page, "first")) <= number(figure(page, "total"))
+    assert number(figure(page, "rtf")) >= 0
+    expect(page.locator("#take #duration")).to_have_text(f"0:{round(seconds):02}")
+    stored = list(speaker.outputs.rglob("*.wav"))
+    assert body in [path.read_bytes() for path in stored]
+
+
+def test_cross_lingual_mode_needs_no_transcript(open_page, speaker):
+    page = open_page(speaker.url)
+    choose_mode(page, 2)
+    expect(page.locator("#transcript")).to_be_hidden()
+    upload(page)
+    page.locator(".clip-report").wait_for()
+    write_text(page, "你好，今天天气很好。")
+    generate(page)
+    wait_status(page, "done", timeout=3 * TAKE_MS)
+    assert len(fetch_take(page)[0]) > 24_000
+
+
+def test_example_button_fills_in_all_that_a_first_take_needs(open_page, speaker):
+    page = open_page(speaker.url)
+    page.locator("#example-en").click()
+    page.locator(".clip-report").wait_for()
+    expect(page.locator("#text textarea")).not_to_have_value("")
+    generate(page)
+    wait_status(page, "done", timeout=3 * TAKE_MS)
+
+
+def test_clip_report_shows_length_level_and_advice(page):
+    upload(page, EN_CLIP)
+    report = page.locator(".clip-report")
+    expect(report).to_contain_text("7.1 s")
+    expect(report).to_contain_text("dBFS")
+    expect(report).to_contain_text("Good clip.")
+
+
+def test_recording_by_microphone_becomes_the_clip(page):
+    """Chromium's fake device beeps once a second, far too short a recording here: the page measured it."""
+    page.get_by_role("button", name="Record audio").click()
+    page.locator("#clip").get_by_role("button", name="Record", exact=True).click()
+    page.locator("#clip").get_by_role("button", name="Stop", exact=True).click()
+    assert "clip" in problem(page, "clip").lower()
+
+
+def test_seed_is_shown_kept_and_repeats_the_take(page):
+    good_clip(page)
+    write_text(page, TEXT)
+    generate(page)
+    wait_status(page, "done")
+    first, seed = page.locator("[data-take]").get_attribute("data-take"), figure(page, "seed")
+    page.locator("#reuse-seed").click()
+    expect(page.locator("#seed input, #seed textarea")).to_have_value(seed)
+    generate(page)
+    page.locator(f"[data-take]:not([data-take='{first}'])").wait_for()
+    assert figure(page, "seed") == seed
+
+
+def test_dice_rolls_a_seed_that_the_take_uses(page):
+    page.locator("#dice").click()
+    field = page.locator("#seed input, #seed textarea")
+    expect(field).not_to_have_value("")
+    good_clip(page)
+    write_text(page, TEXT)
+    generate(page)
+    wait_status(page, "done")
+    assert figure(page, "seed") == field.input_value()
+
+
+def test_preset_writes_an_instruction_that_can_be_edited(page):
+    choose_mode(page, 3)
+    expect(page.locator("#transcript")).to_be_hidden()
+    page.locator("#preset-sichuan").click()
+    field = page.locator("#instruction textarea")
+    expect(field).to_have_value("请用四川话表达。")
+    field.fill("请用四川话，慢慢地说。")
+    upload(page)
+    page.locator(".clip-report").wait_for()
+    write_text(page, "今天我们去河边走走。")
+    generate(page)
+    wait_status(page, "done")

@@ -1,0 +1,66 @@
+"""A tiny random checkpoint, loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cosyui.bench.make_checkpoint import make_checkpoint
+from cosyui.engine.config import EngineConfig
+from cosyui.engine.engine import Engine
+from cosyui.engine.request import Event, Mode, PromptClip, SynthesisRequest
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint") / "tiny"
+    make_checkpoint(folder, "tiny", seed=3)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def loaded(tiny: Path) -> Iterator[Engine]:
+    torch.set_num_threads(1)
+    engine = Engine(EngineConfig(model=str(tiny), device="cpu", threads=1))
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def engine(loaded: Engine) -> Engine:
+    assert not loaded.has_work
+    loaded.prompts.clear()
+    return loaded
+
+
+@pytest.fixture(scope="session")
+def clip() -> PromptClip:
+    t = np.arange(4 * 24_000) / 24_000
+    wave = 0.3 * np.sin(2 * np.pi * (140 * t + 3 * np.sin(4 * t))) * (0.6 + 0.4 * np.sin(11 * t))
+    return PromptClip(wave.astype(np.float32), 24_000, "Hello there.")
+
+
+def request_of(clip: PromptClip, name: str = "one", **changes: object) -> SynthesisRequest:
+    values: dict[str, object] = {
+        "id": name,
+        "text": "Yes.",
+        "mode": Mode.ZERO_SHOT,
+        "prompt": clip,
+        "seed": 7,
+        "instruction": "Speak slowly.",
+    }
+    return SynthesisRequest(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def finish(engine: Engine, *requests: SynthesisRequest) -> list[Event]:
+    """Submit and step until nothing is left."""
+    for request in requests:
+        engine.submit(request)
+    events: list[Event] = []
+    while engine.has_work:
+        events += engine.step()
+    return events
