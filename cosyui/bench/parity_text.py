@@ -197,7 +197,8 @@ def check_fbank(checkpoint: Path, golden: Path) -> Iterator[Deviation]:
         centred = features.kaldi_fbank(wave)
         odd = features.kaldi_fbank(wave[: int(data["n_odd"])], subtract_mean=False)
         yield Deviation("fbank", _difference(plain, data["fbank"]), FBANK_TOLERANCE)
-        yield Deviation("fbank mean error", float(np.abs(plain - data["fbank"]).mean()), FBANK_MEAN_TOLERANCE)
+        if plain.shape == data["fbank"].shape:
+            yield Deviation("fbank mean error", float(np.abs(plain - data["fbank"]).mean()), FBANK_MEAN_TOLERANCE)
         yield Deviation("mean subtracted", _difference(centred, data["fbank_mean_subtracted"]), FBANK_TOLERANCE)
         yield Deviation("fbank_odd", _difference(odd, data["fbank_odd"]), FBANK_TOLERANCE)
         if "fbank_kaldi_native" in data:

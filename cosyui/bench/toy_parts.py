@@ -40,7 +40,8 @@ def write_tokenizer(folder: Path) -> int:
     vocab = {letters[byte]: index for index, byte in enumerate(sorted(letters))}
     merges: list[str] = []
     words = _WORDS.split()
-    for text in [*words, *(f" {word}" for word in words), *_CHARACTERS]:
+    # A merge that comes first wins: words with their space go before bare ones, so that they become one id.
+    for text in [*(f" {word}" for word in words), *words, *_CHARACTERS]:
         pieces = [letters[byte] for byte in text.encode()]
         whole = pieces[0]
         for piece in pieces[1:]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,10 @@ from pathlib import Path
 from cosyui.errors import CheckpointError
 from cosyui.hub.digest import is_digest
 from cosyui.hub.download import HubUnreachableError, RemoteFile
+
+_ATTEMPTS = 4
+_PAUSE = 1.0
+"""Seconds before the second attempt; doubled for each further one."""
 
 
 class HuggingFaceHub:
@@ -61,12 +66,23 @@ class HuggingFaceHub:
         }
 
     def download(self, name: str, remote: RemoteFile, *, again: bool) -> Path:
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import HfHubHTTPError
-
         old = self.cached(name) if again else None
         if old is not None:
             old.resolve().unlink(missing_ok=True)  # the library would link to the bad content again
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._transfer(name, again=again and attempt == 0)
+            except _TransferBrokenError as error:
+                if attempt + 1 == _ATTEMPTS:
+                    raise HubUnreachableError(str(error)) from error
+                time.sleep(_PAUSE * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _transfer(self, name: str, *, again: bool) -> Path:
+        """One call of the library, which goes on where an earlier call stopped; some of its versions try only once."""
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HfHubHTTPError
+
         try:
             with _progress_bars(shown=self._progress):
                 path = hf_hub_download(
@@ -74,11 +90,17 @@ class HuggingFaceHub:
                 )
         except HfHubHTTPError as error:
             raise HubUnreachableError(_first_line(error)) from error
-        except OSError:
-            raise
+        except OSError as error:
+            if error.errno is not None:  # a fault of the disk, not of the connection
+                raise
+            raise _TransferBrokenError(_first_line(error)) from error
         except _http_error(HfHubHTTPError) as error:
-            raise HubUnreachableError(_first_line(error)) from error
+            raise _TransferBrokenError(_first_line(error)) from error
         return Path(path)
+
+
+class _TransferBrokenError(Exception):
+    """The connection ended early; trying again may help."""
 
 
 def _http_error(hub_error: type[Exception]) -> type[Exception]:

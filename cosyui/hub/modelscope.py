@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import httpx
 from filelock import FileLock
-from tqdm import tqdm  # type: ignore[import-untyped]
+from tqdm import tqdm
 
 from cosyui.errors import CheckpointError
 from cosyui.hub.digest import is_digest

@@ -13,6 +13,7 @@ _API = "/gradio_api"
 _CLOSED = (
     "/monitoring",
     "/config",
+    "/openapi.json",
     "/login",
     "/logout",
     f"{_API}/info",

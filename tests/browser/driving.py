@@ -93,3 +93,9 @@ def open_ops(page):
 def ops_row(page, card, label):
     """The value of a row of the ops tab."""
     return page.locator(f"[data-card={card}] .rows > div", has=page.get_by_text(label, exact=True)).locator("dd")
+
+
+def counts(page):
+    """Takes since the start of the server, from the open ops tab."""
+    text = ops_row(page, "engine", "Takes: done / failed / stopped / refused").inner_text()
+    return dict(zip(("done", "failed", "stopped", "refused"), map(int, text.split(" / ")), strict=True))

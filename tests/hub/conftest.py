@@ -17,7 +17,8 @@ def hubs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHubs]:
     with serve() as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         monkeypatch.setenv("MODELSCOPE_ENDPOINT", server.url)
-        monkeypatch.setattr("cosyui.hub.modelscope._PAUSE", 0.0)
+        for hub in ("huggingface", "modelscope"):
+            monkeypatch.setattr(f"cosyui.hub.{hub}._PAUSE", 0.0)
         # The library goes on from whole blocks of 10 MB; the files here are smaller.
         monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
         yield server

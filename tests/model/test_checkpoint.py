@@ -60,7 +60,7 @@ def test_old_file_format_is_read(tmp_path: Path) -> None:
         (b"<html>not found</html>", "not readable"),
         (b"PK\x03\x04" + bytes(200), "not readable"),
         (bytes(5000), "not readable"),
-        (pickle.dumps({"a": 1}), "not readable"),
+        (pickle.dumps({"a": 1}, protocol=2), "not readable"),
     ],
     ids=["empty", "pointer", "html", "broken zip", "zeros", "pickle"],
 )
@@ -125,7 +125,8 @@ def test_weight_norm_is_folded_as_pytorch_computes_it(modern: bool, name: str) -
 def test_pitch_net_is_folded_in_float64() -> None:
     g, v = torch.rand(4, 1, 1).half(), torch.randn(4, 3, 2).half()
     names = "parametrizations.weight.original0", "parametrizations.weight.original1"
-    state = {f"{part}.{name}": value for part in ("f0_predictor.c", "conv") for name, value in zip(names, (g, v))}
+    parts = ("f0_predictor.c", "conv")
+    state = {f"{part}.{name}": value for part in parts for name, value in zip(names, (g, v), strict=True)}
     folded = fold_weight_norm({**state, "f0_predictor.c.bias": torch.ones(4).half()})
     exact = g.double() * v.double() / v.double().square().sum((1, 2), keepdim=True).sqrt()
     assert folded["f0_predictor.c.weight"].dtype == folded["f0_predictor.c.bias"].dtype == torch.float64
