@@ -50,8 +50,8 @@ class Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
-def read_settings(arguments: Sequence[str]) -> Settings:
-    """Options from the command line over COSYUI_* variables.
+def read_options(arguments: Sequence[str]) -> tuple[Settings, bool]:
+    """Options from the command line over COSYUI_* variables, and whether they shall only be checked.
 
     Raises:
         SetupError: ``setting_unknown`` or ``setting_invalid``.
@@ -60,15 +60,19 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         "app.py", description="CosyUI: voice cloning as a web page.", allow_abbrev=False, exit_on_error=False
     )
     parser.add_argument("--version", action="version", version=f"cosyui {__version__}")
+    parser.add_argument("--check", action="store_true", help="check options, port and output folder, then end")
     for name, field in Settings.model_fields.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=f"{field.description} ({PREFIX}{name.upper()})")
+        option, variable = f"--{name.replace('_', '-')}", PREFIX + name.upper()
+        parser.add_argument(option, metavar="VALUE", help=f"{field.description} ({variable})".replace("%", "%%"))
     try:
         known, unknown = parser.parse_known_args(arguments)
     except argparse.ArgumentError as error:
         raise SetupError("setting_invalid", f"{error}.") from None
     if unknown:
         raise SetupError("setting_unknown", f"{unknown[0]} is not an option; app.py --help lists them.")
-    return Settings.load(vars(known))
+    overrides = vars(known)
+    only_check = overrides.pop("check")
+    return Settings.load(overrides), only_check
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -80,7 +84,6 @@ def listen(settings: Settings) -> socket.socket:
     where = f"{settings.host}:{settings.port}"
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
-        # Checked by hand: with SO_REUSEADDR alone a second listener is refused, a port in TIME_WAIT is not.
         return socket.create_server((settings.host, settings.port), family=family, backlog=128)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
@@ -114,8 +117,8 @@ def address(settings: Settings) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
-def serve(settings: Settings) -> int:
-    """Run until a signal comes; the exit code.
+def serve(settings: Settings, only_check: bool) -> int:
+    """Run until a signal comes, or end at once with all that a start needs checked; the exit code.
 
     Raises:
         SetupError: the port or the output folder cannot be used.
@@ -123,6 +126,8 @@ def serve(settings: Settings) -> int:
     outputs = OutputStore(settings.outputs_dir)
     outputs.check()
     with contextlib.closing(listen(settings)) as listener, tempfile.TemporaryDirectory(prefix="cosyui-") as uploads:
+        if only_check:
+            return 0
         # Gradio's own folder for uploads would be one for all users of the machine.
         os.environ["GRADIO_TEMP_DIR"] = uploads
         config = uvicorn.Config(
@@ -141,9 +146,9 @@ def serve(settings: Settings) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 2 and one line on stderr when the server cannot start as configured."""
     try:
-        settings = read_settings(sys.argv[1:] if arguments is None else arguments)
+        settings, only_check = read_options(sys.argv[1:] if arguments is None else arguments)
         setup_logging(settings.log_level)
-        return serve(settings)
+        return serve(settings, only_check)
     except CosyuiError as error:
         print(f"cosyui: {error}", file=sys.stderr)
         return BAD_SETUP

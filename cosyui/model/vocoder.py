@@ -145,7 +145,8 @@ class CausalHiFT(nn.Module):
         config = self.config
         order = torch.arange(1, self.harmonics + 1, device=f0.device, dtype=torch.float32)
         turns = f0.float()[..., None] * order / config.sampling_rate % 1
-        phase = turns.cumsum(1) * 2 * math.pi * self.frame_samples
+        # Summed in float64, then rounded: that is what a CPU does with float32, and a GPU's own order of summing is not.
+        phase = turns.double().cumsum(1).float() * 2 * math.pi * self.frame_samples
         voiced = (f0[..., None] > config.nsf_voiced_threshold).float()
         return torch.sin(phase) * config.nsf_alpha * voiced, voiced
 

@@ -26,7 +26,7 @@ FORMATS = "WAV, FLAC, MP3, OGG, Opus, AIFF"
 
 SILENT_DBFS = -65.0
 """The loudest half second below this: nothing was recorded."""
-QUIET_DBFS = -38.0
+QUIET_DBFS = -42.0
 """RMS below this is raised to ``TARGET_DBFS``; the model copies the level of its prompt."""
 TARGET_DBFS = -25.0
 PEAK_LIMIT = 0.95

@@ -26,6 +26,9 @@ _SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _TENS = {"0": "hundreds", "1": "tens", "2": "twenties", "3": "thirties", "4": "forties", "5": "fifties", "6": "sixties",
          "7": "seventies", "8": "eighties", "9": "nineties"}  # fmt: skip
 
+_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_DIGITS = {str(digit): word for digit, word in enumerate(_WORDS)}
+
 
 def _power(match: re.Match[str]) -> str:
     exponent = match.group(1).translate(_SUPERSCRIPT)
@@ -33,6 +36,8 @@ def _power(match: re.Match[str]) -> str:
 
 
 _BEFORE: tuple[Rule, ...] = (
+    # First of all, so that no later pattern meets a run of digits without bound.
+    (re.compile(r"[0-9]{16,}"), lambda m: " ".join(_DIGITS[digit] for digit in m.group())),
     (re.compile("[" + "".join(_CIRCLED) + "]"), lambda m: _CIRCLED[m.group()]),
     (re.compile(r"(\d+) ?([½⅓⅔¼¾⅛])"), lambda m: f"{m.group(1)} and {_FRACTIONS[m.group(2)]}"),
     (re.compile(r"[½⅓⅔¼¾⅛]"), lambda m: _FRACTIONS[m.group()]),
@@ -56,7 +61,7 @@ _BEFORE: tuple[Rule, ...] = (
     (re.compile(r"(?<=\w) ?< ?(?=[\w-])"), " is less than "),
     (re.compile(r"(?<=\w) ?> ?(?=[\w-])"), " is greater than "),
     (re.compile(r"(?<=\d) ?\+ ?(?=\d)"), " plus "),
-    (re.compile(r"[A-Z][A-Z'’-]*(?: [A-Z][A-Z'’-]*){2,}(?![A-Za-z0-9])"),
+    (re.compile(r"(?<![A-Z'’-])[A-Z][A-Z'’-]*(?: [A-Z][A-Z'’-]*){2,}(?![A-Za-z0-9])"),
      lambda m: m.group().lower() if len(m.group()) >= 14 else m.group()),
     (re.compile(r"[‘’]"), "'"),
 )  # fmt: skip
@@ -102,8 +107,6 @@ def is_plain(token: str) -> bool:
 _SIGNS = {".": " dot ", "/": " slash ", "?": " question mark ", "=": " equals ", "&": " and ", "@": " at ",
           "-": " dash ", "_": " underscore ", ":": " colon ", "#": " hash ", "%": " percent ", "~": " tilde ",
           "+": " plus "}  # fmt: skip
-_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_DIGITS = {str(digit): word for digit, word in enumerate(_WORDS)}
 
 
 def protected(token: str) -> str:

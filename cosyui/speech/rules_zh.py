@@ -13,7 +13,7 @@ _N = r"\d+(?:\.\d+)?"
 _FREE = r"(?<![\dA-Za-z.])"  # not in the middle of a number or name
 
 URL = r"(?:https?://|www\.)[A-Za-z0-9./?=&%#_~:+@-]*[A-Za-z0-9/=]"
-MAIL = r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
+MAIL = r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
 LONG_URL = 40
 _UNITS = (
     "mm|cm|dm|km|m|nm|μm|um|kg|mg|g|t|ml|mL|L|l|h|min|ms|s|k?Hz|MHz|GHz|kWh|k?W|MW|m?A|k?V|mV|mAh|kPa|Pa|MPa|N|J|kJ|"
@@ -30,6 +30,16 @@ _DATE_LIKE = re.compile(r"\d{4}[-./]\d{1,2}[-./]\d{1,2}")
 def digits(text: str, *, one: str = "一") -> str:
     """Read digit by digit; other characters stay."""
     return "".join(one if char == "1" else _DIGITS.get(char, char) for char in text)
+
+
+def small(text: str) -> str:
+    """A whole number below 100 as a cardinal that says 二, where wetext would choose 两; others stay digits."""
+    if not text.isdecimal() or len(text) > 2 or (len(text) == 2 and text[0] == "0"):
+        return text
+    if len(text) == 1:
+        return digits(text)
+    tens = "" if text[0] == "1" else digits(text[0])
+    return f"{tens}十{digits(text[1]) if text[1] != '0' else ''}"
 
 
 def _phone(match: re.Match[str]) -> str:
@@ -87,11 +97,13 @@ def _power(match: re.Match[str]) -> str:
 
 
 BEFORE: tuple[Rule, ...] = (
+    # First of all, so that no later pattern meets a run of digits without bound.
+    (re.compile(r"[0-9]{16,}"), lambda m: digits(m.group())),
     (re.compile("[" + "".join(_CIRCLED) + "]"), lambda m: _CIRCLED[m.group()]),
     (re.compile(r"(\d+)?([½⅓⅔¼¾⅕⅛])"), lambda m: (f"{m.group(1)}又" if m.group(1) else "") + _FRACTIONS[m.group(2)]),
     (re.compile(r"(?<=[A-Za-z])[₀-₉]+"), lambda m: m.group().translate(_SUBSCRIPT)),
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),
-    (re.compile(r"[A-Z][A-Z'’-]*(?: [A-Z][A-Z'’-]*){2,}(?![A-Za-z0-9])"), _lower_phrase),
+    (re.compile(r"(?<![A-Z'’-])[A-Z][A-Z'’-]*(?: [A-Z][A-Z'’-]*){2,}(?![A-Za-z0-9])"), _lower_phrase),
     # Telephone numbers: international, mobile, hotline, area code, emergency.
     (re.compile(r"(?<![\d.])\+\d{1,3}[ -]?\d{2,4}(?:[ -]?\d{3,4}){1,3}(?!\d)"), _phone),
     (re.compile(r"(?<![\d.])1[3-9]\d(?:[ -]?\d{4}){2}(?![\d.]\d)(?!\d)"), _phone),
@@ -107,9 +119,11 @@ BEFORE: tuple[Rule, ...] = (
     (re.compile(r"(?<![A-Za-z])([A-Z]{1,4}(?:/[A-Z]+)? ?)(\d+)-(\d+)(?!\d)"),
      lambda m: f"{m.group(1)}{digits(m.group(2))}杠{digits(m.group(3))}"),
     # Scores and spans.
-    (re.compile(r"((?:以|比分|战绩|战成|总分)[^\d，。！？；]{0,4})(\d{1,3})[-–—:：](\d{1,3})(?![\d:-])"), r"\1\2比\3"),
-    (re.compile(r"(?<![\d:.-])(\d{1,3})[-–—:：](\d{1,3})(?=[战击]?[胜负平赢输落大领])"), r"\1比\2"),
-    (re.compile(r"第(\d+)[-–—~～至](\d+)"), r"第\1到\2"),
+    (re.compile(r"((?:以|比分|战绩|战成|总分)[^\d，。！？；]{0,4})(\d{1,3})[-–—:：](\d{1,3})(?![\d:-])"),
+     lambda m: f"{m.group(1)}{small(m.group(2))}比{small(m.group(3))}"),
+    (re.compile(r"(?<![\d:.-])(\d{1,3})[-–—:：](\d{1,3})(?=[战击]?[胜负平赢输落大领])"),
+     lambda m: f"{small(m.group(1))}比{small(m.group(2))}"),
+    (re.compile(r"第(\d+)[-–—~～至](\d+)"), lambda m: f"第{small(m.group(1))}到{small(m.group(2))}"),
     (re.compile(rf"(?<![\d.A-Za-z-])({_N})[~～–—]({_N})"), r"\1到\2"),
     (re.compile(rf"(?<![\d.A-Za-z-])(-?{_N})(?:[~～]|到)(-?{_N})(?=\s*[℃°])"), r"\1到\2"),
     (re.compile(r"(?<![\d.A-Za-z/-])(\d{1,4})-(\d{1,4})(?=[\u4e00-\u9fff])"), r"\1到\2"),
@@ -121,7 +135,7 @@ BEFORE: tuple[Rule, ...] = (
     (re.compile(r"(?<![A-Za-z])m²"), "平方米"),
     (re.compile(r"(?<![A-Za-z])m³"), "立方米"),
     (re.compile(rf"(?P<sign>HK\$|[¥￥$€£]) ?(?P<number>{_N}) ?(?P<scale>[kKMB万亿]|bn)?(?:[美欧]?元|英镑)?"), _money),
-    (re.compile(r"(?<![\d.A-Za-z-])1/(\d{1,2})(?![\d/.])"), lambda m: f"{m.group(1)}分之一"),
+    (re.compile(r"(?<![\d.A-Za-z-])1/(\d{1,2})(?![\d/.])"), lambda m: f"{small(m.group(1))}分之一"),
     # Arithmetic and comparison; `-` only with operands that cannot be a date or a range.
     (re.compile(r"(?<=[\dA-Za-z)）]) ?\^ ?(-?\d+)"), r"的\1次方"),
     (re.compile(r"(?<=[\dA-Za-z)）])([⁰¹²³⁴-⁹⁻]+)"), _power),

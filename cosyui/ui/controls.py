@@ -1,6 +1,6 @@
 """Gradio components made fit for this page, and small helpers for its events.
 
-Subclasses keep the parent's constructor: Gradio reads its signature to know what to send to the browser.
+Methods are replaced on the instance: a subclass of a Gradio component writes a stub file beside its own source.
 """
 
 from __future__ import annotations
@@ -10,54 +10,50 @@ from typing import Any
 
 import gradio as gr
 from gradio.data_classes import FileData
-from gradio_client.utils import is_http_url_like
 
 from cosyui.ui.i18n import both
 from cosyui.ui.presets import GROUPS
 
 
-class ClipInput(gr.Audio):
-    """Upload or microphone. Takes files of this page only: an address sent in their place is never fetched."""
-
-    def get_block_name(self) -> str:
-        return "audio"
-
-    async def async_move_resource_to_block_cache(self, url_or_file_path: Any) -> str | None:
-        if url_or_file_path is not None and is_http_url_like(str(url_or_file_path)):
-            raise gr.Error("Upload the clip as a file.", print_exception=False)
-        return await super().async_move_resource_to_block_cache(url_or_file_path)
-
-
-class TakePlayer(gr.Audio):
-    """Plays a finished WAV where it lies: no copy, no probing by ffmpeg."""
-
-    def get_block_name(self) -> str:
-        return "audio"
-
-    def postprocess(self, value: Any) -> FileData | None:
-        return None if value is None else FileData(path=str(value), orig_name=Path(value).name)
-
-
-def clip_input(label: Any) -> ClipInput:
-    return ClipInput(
+def clip_input(label: Any) -> gr.Audio:
+    """Upload or microphone. Takes uploads of this page only: an address sent in their place is never fetched."""
+    clip = gr.Audio(
         sources=["upload", "microphone"],
         type="filepath",
         label=label,
         elem_id="clip",
+        elem_classes="sound",
         buttons=[],
         waveform_options=_waveform(),
     )
+    keep = clip.async_move_resource_to_block_cache
+
+    async def keep_file(url_or_file_path: str | Path | None) -> str | None:
+        if "://" in str(url_or_file_path):
+            raise gr.Error("Upload the clip as a file.", print_exception=False)
+        return await keep(url_or_file_path)
+
+    clip.async_move_resource_to_block_cache = keep_file  # type: ignore[method-assign]
+    return clip
 
 
-def take_player() -> TakePlayer:
-    return TakePlayer(
+def take_player() -> gr.Audio:
+    """Plays a finished WAV where it lies: no copy of it, and no run of ffmpeg to look into it."""
+    player = gr.Audio(
         type="filepath",
         interactive=False,
         show_label=False,
         elem_id="take",
+        elem_classes="sound",
         buttons=["download"],
         waveform_options=_waveform(),
     )
+
+    def as_it_is(value: Any) -> FileData | None:
+        return None if value is None else FileData(path=str(value), orig_name=Path(value).name)
+
+    player.postprocess = as_it_is  # type: ignore[method-assign]
+    return player
 
 
 def _waveform() -> gr.WaveformOptions:

@@ -15,6 +15,29 @@
     history.replaceState(history.state, "", url);
   }
 
+  // What was typed survives a reload: by the language switch, or by Gradio when the server was restarted.
+  var fields = ["text", "transcript", "instruction"];
+  var box = function (name) { return document.querySelector("#" + name + " textarea"); };
+  window.addEventListener("pagehide", function () {
+    fields.forEach(function (name) {
+      if (box(name)) sessionStorage.setItem("cosyui_" + name, box(name).value);
+    });
+  });
+  var pending = fields.filter(function (name) { return sessionStorage.getItem("cosyui_" + name); });
+  if (pending.length) {
+    new MutationObserver(function (_, observer) {
+      pending = pending.filter(function (name) {
+        if (!box(name)) return true;
+        if (!box(name).value) {
+          box(name).value = sessionStorage.getItem("cosyui_" + name);
+          box(name).dispatchEvent(new Event("input", { bubbles: true }));
+        }
+        return false;
+      });
+      if (!pending.length) observer.disconnect();
+    }).observe(document, { childList: true, subtree: true });
+  }
+
   window.cosyui = {
     switchLanguage: function () {
       document.cookie = "cosyui_lang=" + (chinese ? "en" : "zh") + "; path=/; max-age=31536000; samesite=lax";

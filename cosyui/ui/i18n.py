@@ -44,7 +44,9 @@ def language_of(cookies: Mapping[str, str], accept_language: str) -> Language:
 
 def both(key: str, **values: object) -> str:
     """HTML of a fixed text in both languages; the style sheet hides the one that is not wanted."""
-    spans = (f'<span class="t-{name}" lang="{name}">{html.escape(PAGE[name][key].format(**values))}</span>' for name in PAGE)
+    spans = (
+        f'<span class="t-{name}" lang="{name}">{html.escape(PAGE[name][key].format(**values))}</span>' for name in PAGE
+    )
     return "".join(spans)
 
 

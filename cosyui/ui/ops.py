@@ -124,7 +124,9 @@ def _card(name: str, title: str, body: str) -> str:
 
 
 def _table(rows: Rows) -> str:
-    return f'<dl class="rows">{"".join(f"<div><dt>{escape(key)}</dt><dd>{value}</dd></div>" for key, value in rows)}</dl>'
+    return (
+        f'<dl class="rows">{"".join(f"<div><dt>{escape(key)}</dt><dd>{value}</dd></div>" for key, value in rows)}</dl>'
+    )
 
 
 def _parts(values: dict[str, str]) -> str:

@@ -44,7 +44,12 @@ class Page:
         self.blocks.state_session_capacity = SESSIONS
         with self.blocks:
             self._lay()
+        # Each take holds one of these while it waits, too: there must be more of them than takes can wait.
+        self.blocks.max_threads = max(40, service.settings.queue_size + 20)
         self.blocks.queue(api_open=False)
+        # Gradio looks a thousand times a second whether a button was pressed; this often is enough and costs nothing.
+        self.blocks._queue.sleep_when_free = 0.02
+        self.blocks._queue.progress_update_sleep_when_free = 0.25
 
     def _lay(self) -> None:
         t = self.i18n
@@ -114,9 +119,7 @@ def mount(app: FastAPI, service: SynthesisService) -> None:
 
 
 def _header() -> str:
-    return (
-        f'<div class="brand">{_LOGO}<div><h1>CosyUI</h1><p>{both("tagline")}</p></div></div>'
-    )
+    return f'<div class="brand">{_LOGO}<div><h1>CosyUI</h1><p>{both("tagline")}</p></div></div>'
 
 
 def _switches() -> str:
@@ -124,6 +127,6 @@ def _switches() -> str:
     return (
         '<div class="switches">'
         f'<button type="button" id="language" onclick="cosyui.switchLanguage()">{both("language_switch")}</button>'
-        f'<button type="button" id="theme" title="{title}" aria-label="{title}" onclick="cosyui.switchTheme()">◐</button>'
-        "</div>"
+        f'<button type="button" id="theme" title="{title}" aria-label="{title}" onclick="cosyui.switchTheme()">'
+        "◐</button></div>"
     )

@@ -26,31 +26,33 @@ def problem_of(error: CosyuiError, words: Words) -> str:
 def clip_report(report: ClipReport, words: Words) -> str:
     """Length, level meter and advice under the clip."""
     share = max(0.0, min(1.0, 1 - report.rms_dbfs / _FLOOR_DBFS))
-    advice, good = clip_advice(report)
-    tone = "good" if good else "fair"
+    length, sound = _length_advice(report), _sound_advice(report)
+    tone = "fair" if sound else "fine" if length else "good"
+    advice = " ".join(escape(words(key)) for key in [*length, *sound] or ["advice_good"])
     return (
         f'<div class="clip-report {tone}">'
         f'<span class="clip-length">{words("report_length", seconds=report.seconds)}</span>'
         f'<span class="meter" aria-hidden="true"><i style="width:{share:.0%}"></i></span>'
         f'<span class="clip-level">{words("report_level", level=report.rms_dbfs)}</span>'
-        f'<span class="clip-advice">{" ".join(escape(words(key)) for key in advice)}</span></div>'
+        f'<span class="clip-advice">{advice}</span></div>'
     )
 
 
-def clip_advice(report: ClipReport) -> tuple[list[str], bool]:
-    """Keys of the advice for an accepted clip, and whether it is simply good."""
-    advice = []
+def _length_advice(report: ClipReport) -> list[str]:
     if report.seconds < GOOD_SECONDS[0]:
-        advice.append("advice_short")
-    elif report.seconds > GOOD_SECONDS[1]:
-        advice.append("advice_long")
+        return ["advice_short"]
+    return ["advice_long"] if report.seconds > GOOD_SECONDS[1] else []
+
+
+def _sound_advice(report: ClipReport) -> list[str]:
+    advice = []
     if report.rms_dbfs < QUIET_DBFS:
         advice.append("advice_quiet")
     elif report.peak_dbfs > LOUD_PEAK_DBFS:
         advice.append("advice_loud")
     if report.sample_rate < GOOD_RATE:
         advice.append("advice_rate")
-    return (advice, False) if advice else (["advice_good"], True)
+    return advice
 
 
 def status(kind: str, title: str, detail: str = "", share: float | None = None) -> str:
@@ -105,7 +107,8 @@ def figures(result: Result, words: Words) -> str:
         ("seed", words("metric_seed"), str(result.seed), ""),
     ]
     body = "".join(
-        f'<div class="figure" data-figure="{name}" title="{escape(help_)}"><dt>{escape(label)}</dt><dd>{value}</dd></div>'
+        f'<div class="figure" data-figure="{name}" title="{escape(help_)}">'
+        f"<dt>{escape(label)}</dt><dd>{value}</dd></div>"
         for name, label, value, help_ in cells
     )
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.stats.warnings)

@@ -16,11 +16,11 @@ from cosyui.service.service import SynthesisService
 from cosyui.service.types import TakeForm
 from cosyui.ui import render
 from cosyui.ui.controls import clip_input, preset_rows, quiet, take_player
-from cosyui.ui.i18n import PAGE, Dictionary, both
+from cosyui.ui.i18n import PAGE, Dictionary, Language, Words, both
 from cosyui.ui.takes import FIELDS, Takes, View
 
 EXAMPLES = Path(__file__).parents[1] / "assets" / "examples"
-EXAMPLE_TRANSCRIPTS = {
+EXAMPLE_TRANSCRIPTS: dict[Language, str] = {
     "en": "Teaching was, of course, the first thing that suggested itself.",
     "zh": "当年就在沂州府和沂水县建立了分驻地。",
 }
@@ -52,13 +52,12 @@ class SynthesisTab:
     def _lay_text(self) -> None:
         t = self._i18n
         limit = self._service.settings.max_chars
-        with gr.Column(elem_classes="card"):
-            with gr.Column(elem_classes="field"):
-                self.text = gr.Textbox(
-                    label=t("text"), placeholder=t("text_placeholder"), lines=5, max_lines=14, elem_id="text"
-                )
-                self.counter = gr.HTML(f'<span class="counter">0 / {limit}</span>', elem_id="counter", js_on_load=None)
-                self._problem("text")
+        with gr.Column(elem_classes="card"), gr.Column(elem_classes="field"):
+            self.text = gr.Textbox(
+                label=t("text"), placeholder=t("text_placeholder"), lines=5, max_lines=14, elem_id="text"
+            )
+            self.counter = gr.HTML(f'<span class="counter">0 / {limit}</span>', elem_id="counter", js_on_load=None)
+            self._problem("text")
 
     def _lay_voice(self) -> None:
         t = self._i18n
@@ -104,7 +103,11 @@ class SynthesisTab:
                 with gr.Column(scale=2, min_width=150, elem_classes="field"):
                     with gr.Row(elem_classes="seed-row"):
                         self.seed = gr.Textbox(
-                            label=t("seed"), placeholder=t("seed_placeholder"), elem_id="seed", min_width=90, max_lines=1
+                            label=t("seed"),
+                            placeholder=t("seed_placeholder"),
+                            elem_id="seed",
+                            min_width=90,
+                            max_lines=1,
                         )
                         self.dice = gr.Button(t("seed_dice"), elem_id="dice", min_width=44, size="lg")
                     self._problem("seed")
@@ -137,18 +140,19 @@ class SynthesisTab:
             **quiet(),
         )
         self.clip.change(self._report_clip, self.clip, [self.clip_report, self._problems["clip"]], **quiet())
-        for name, button in self.examples.items():
+        for language, button in self.examples.items():
             button.click(
-                lambda name=name: (str(EXAMPLES / f"{name}.wav"), EXAMPLE_TRANSCRIPTS[name], ""),
+                lambda language=language: (str(EXAMPLES / f"{language}.wav"), EXAMPLE_TRANSCRIPTS[language], ""),
                 None,
                 [self.clip, self.transcript, self._problems["transcript"]],
                 **quiet(),
             )
-            button.click(
-                None, self.text, self.text, js=f"(text) => text.trim() ? text : {PAGE[name]['text_example']!r}"
-            )
+            example = PAGE[language]["text_example"]
+            button.click(None, self.text, self.text, js=f"(text) => text.trim() ? text : {example!r}")
         self.dice.click(None, None, [self.seed, self._problems["seed"]], js="() => [cosyui.dice(), '']")
-        self.reuse_seed.click(lambda seed: (str(seed), ""), self.used_seed, [self.seed, self._problems["seed"]], **quiet())
+        self.reuse_seed.click(
+            lambda seed: (str(seed), ""), self.used_seed, [self.seed, self._problems["seed"]], **quiet()
+        )
 
     def _wire_take(self) -> None:
         outputs = [self.generate, self.stop, self.status, self.empty, self.result_field, self.player, self.figures]
@@ -192,7 +196,7 @@ class SynthesisTab:
         async for view in self._takes.views(session_of(request), form, words):
             yield self._update(view, words)
 
-    def _update(self, view: View, words: Any) -> dict[Any, Any]:
+    def _update(self, view: View, words: Words) -> dict[Any, Any]:
         busy = view.state == "busy"
         update: dict[Any, Any] = {
             self.generate: gr.Button(interactive=not busy),

@@ -98,4 +98,5 @@ def _problems(error: CosyuiError, words: Words) -> View:
             beside[one.field] = render.problem_of(one, words)
         elif one.field not in FIELDS:
             general.append(words.error(one))
-    return View("idle", render.status("failed", words("failed"), " ".join(general)), beside)
+    title = words("failed" if general else "failed_fields")
+    return View("idle", render.status("failed", title, " ".join(general)), beside)

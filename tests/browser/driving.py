@@ -10,7 +10,8 @@ import numpy as np
 CLIPS = Path(__file__).parents[1] / "data" / "clips"
 EN_CLIP = CLIPS / "en_librivox_0870.flac"
 EN_TRANSCRIPT = (
-    "and mister john dashwood had then leisure to consider how much there might be prudently in his power to do for them"
+    "and mister john dashwood had then leisure to consider "
+    "how much there might be prudently in his power to do for them"
 )
 TAKE_MS = 120_000
 """Longest wait for a take, far more than it needs: a broken page should fail, a busy machine should not."""

@@ -2,9 +2,9 @@
 
 import pytest
 from driving import (
-    counts,
     EN_TRANSCRIPT,
     choose_mode,
+    counts,
     generate,
     good_clip,
     open_ops,
@@ -173,6 +173,17 @@ def test_leaving_the_page_stops_its_take(open_page):
     expect(ops_row(watcher, "queue", "Running")).to_have_text("1")
     gone.close()
     expect(ops_row(watcher, "queue", "Running")).to_have_text("0", timeout=30_000)
+
+
+def test_server_ends_cleanly_while_a_page_listens_to_a_take(open_page, serve):
+    with serve() as own:
+        page = open_page(own.url)
+        good_clip(page)
+        write_text(page, "[fake:hold] Cut off by the end of the server.")
+        generate(page)
+        wait_status(page, "running")
+        assert own.stop() == 0
+        assert not any("Traceback" in line for line in own.errors)
 
 
 def test_waiting_takes_see_their_position_and_a_full_queue_refuses(open_page, serve):

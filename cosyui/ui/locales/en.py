@@ -70,6 +70,7 @@ LIVE = {
     "stopped": "Stopped. Nothing was kept of this take.",
     "done": "Done",
     "failed": "That did not work",
+    "failed_fields": "Check the marked fields",
     "unexpected": "Something went wrong inside the page. Try again; the log has the details.",
     "metric_first": "First sound",
     "metric_total": "Total",

@@ -70,6 +70,7 @@ LIVE = {
     "stopped": "已停止，这次的结果没有保留。",
     "done": "完成",
     "failed": "没有成功",
+    "failed_fields": "请检查标出的项目",
     "unexpected": "页面内部出错，请再试一次；详情见日志。",
     "metric_first": "首包",
     "metric_total": "总耗时",
