@@ -12,7 +12,8 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -35,19 +36,32 @@ GRACE_SECONDS = 2
 
 
 class Server(uvicorn.Server):
-    """Ends with code 0 on SIGINT and SIGTERM; uvicorn alone would raise the signal again after its clean shutdown."""
+    """Ends with code 0 on SIGINT and SIGTERM; uvicorn alone would raise the signal again after its clean shutdown.
+
+    ``farewell`` is awaited as soon as a signal comes: a page keeps connections open that would otherwise be cut off.
+    """
+
+    def __init__(self, config: uvicorn.Config, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        super().__init__(config)
+        self._farewell = farewell
+        self._leaving: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
         for number in signals:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
+            loop.add_signal_handler(number, self._leave, number)
         try:
             yield
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
+
+    def _leave(self, number: int) -> None:
+        self.handle_exit(number, None)
+        if self._leaving is None:
+            self._leaving = asyncio.ensure_future(self._farewell())
 
 
 def read_options(arguments: Sequence[str]) -> tuple[Settings, bool]:
@@ -92,8 +106,8 @@ def listen(settings: Settings) -> socket.socket:
         raise SetupError("setting_invalid", f"Cannot listen on {where}: {error.strerror}.") from None
 
 
-def build(settings: Settings, outputs: OutputStore) -> FastAPI:
-    """The whole application; its lifespan starts and stops the service."""
+def build(settings: Settings, outputs: OutputStore) -> tuple[FastAPI, Callable[[], Coroutine[Any, Any, None]]]:
+    """The whole application, whose lifespan starts and stops the service, and the farewell of its page."""
     from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
     from cosyui.ui.shell import Shell
 
@@ -107,9 +121,9 @@ def build(settings: Settings, outputs: OutputStore) -> FastAPI:
 
     app = FastAPI(title="CosyUI", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_router(service))
-    mount(app, service)
+    farewell = mount(app, service)
     app.add_middleware(Shell)
-    return app
+    return app, farewell
 
 
 def address(settings: Settings) -> str:
@@ -130,14 +144,15 @@ def serve(settings: Settings, only_check: bool) -> int:
             return 0
         # Gradio's own folder for uploads would be one for all users of the machine.
         os.environ["GRADIO_TEMP_DIR"] = uploads
+        app, farewell = build(settings, outputs)
         config = uvicorn.Config(
-            build(settings, outputs),
+            app,
             log_config=None,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-        server = Server(config)
+        server = Server(config, farewell)
         asyncio.run(server.serve(sockets=[listener]))
         log(logger, logging.INFO, "server_stopped")
         return 0 if server.started else 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import gradio as gr
 from fastapi import FastAPI
+from starlette.routing import Mount
 
 from cosyui.service.service import SynthesisService
 from cosyui.ui import banner, ops
@@ -51,6 +54,11 @@ class Page:
         self.blocks._queue.sleep_when_free = 0.02
         self.blocks._queue.progress_update_sleep_when_free = 0.25
 
+    async def close(self, server: gr.routes.App) -> None:
+        """End what pages listen to, so that the server need not cut them off."""
+        await self._takes.close()
+        server.stop_event.set()
+
     def _lay(self) -> None:
         t = self.i18n
         with gr.Row(elem_classes="top"):
@@ -91,10 +99,10 @@ class Page:
         await self._takes.stop(session_of(request))
 
 
-def mount(app: FastAPI, service: SynthesisService) -> None:
-    """Put the page on ``app`` at ``/``. Files are served from the output folder and the examples, and uploads to
+def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Put the page on ``app`` at ``/``; returns what to await when the server is told to stop.
 
-    those who know their random path; nothing else.
+    Files are served from the output folder and the examples, and uploads to those who know their random path.
     """
     page = Page(service)
     gr.set_static_paths([service.outputs.root.resolve(), EXAMPLES])
@@ -116,6 +124,9 @@ def mount(app: FastAPI, service: SynthesisService) -> None:
         theme=theme(),
         css_paths=[STYLE_SHEET],
     )
+    mounted = [route.app for route in app.routes if isinstance(route, Mount)]
+    server = next(part for part in mounted if isinstance(part, gr.routes.App))
+    return partial(page.close, server)
 
 
 def _header() -> str:

@@ -51,6 +51,11 @@ class Takes:
             await take.ticket.cancel()
         return True
 
+    async def close(self) -> None:
+        """Stop every take; each page still gets its last view."""
+        for session in list(self._by_session):
+            await self.stop(session)
+
     async def views(self, session: str, form: TakeForm, words: Words) -> AsyncIterator[View]:
         """Run a take; the last view is idle. Closing this iterator cancels the take."""
         await self.stop(session)

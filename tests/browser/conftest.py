@@ -1,22 +1,14 @@
 """A real server process and a real browser; tests wait for what the page shows, never for time."""
 
 import contextlib
-import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import threading
-from collections import deque
 from pathlib import Path
 
 import pytest
+from app_process import AppProcess, free_port
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright: ./run.sh test")
 
-ROOT = Path(__file__).parents[2]
-START_SECONDS = 90
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
     "--no-sandbox",
@@ -35,53 +27,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def environment(**settings):
-    """The environment of a server: none of the caller's settings, then those given."""
-    clean = {name: value for name, value in os.environ.items() if not name.upper().startswith("COSYUI_")}
-    return clean | {f"COSYUI_{name.upper()}": str(value) for name, value in settings.items()}
-
-
-class AppProcess:
-    """`app.py` as a user starts it. ``errors`` holds the end of its stderr."""
-
-    def __init__(self, outputs, **settings):
-        self.outputs = outputs
-        self.url = f"http://127.0.0.1:{settings['port']}"
-        self.errors = deque(maxlen=200)
-        self.process = subprocess.Popen(
-            [sys.executable, "app.py"],
-            cwd=ROOT,
-            env=environment(outputs_dir=outputs, **settings),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        threading.Thread(target=self._listen, daemon=True).start()
-        watchdog = threading.Timer(START_SECONDS, self.process.kill)
-        watchdog.start()
-        line = self.process.stdout.readline()
-        watchdog.cancel()
-        assert self.url in line, f"the server did not start: {''.join(self.errors)}"
-
-    def _listen(self):
-        for line in self.process.stderr:
-            self.errors.append(line)
-
-    def stop(self, number=signal.SIGTERM):
-        """The exit code after a signal."""
-        self.process.send_signal(number)
-        try:
-            return self.process.wait(timeout=30)
-        finally:
-            self.process.kill()
 
 
 @pytest.fixture(scope="session")
@@ -106,8 +51,9 @@ def app(serve):
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """A module at a time: while Playwright runs, its event loop keeps others in this process from running."""
     executable = next(filter(None, map(shutil.which, CHROMIUM)), None)
     with sync_api.sync_playwright() as playwright:
         if executable is None and not Path(playwright.chromium.executable_path).exists():

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from conftest import ROOT, environment, free_port
+from app_process import ROOT, environment, free_port
 
 
 def run_app(*arguments, **settings):
