@@ -14,7 +14,16 @@ from torch import Tensor
 from cosyui.engine.decode import LengthRule, Sampler, SilenceFilter, decode, input_rows
 from cosyui.engine.prompts import PromptCache
 from cosyui.engine.render import ChunkStream, Renderer
-from cosyui.engine.request import SAMPLE_RATE, AudioChunk, Event, Finished, RequestStats, Started, SynthesisRequest
+from cosyui.engine.request import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Event,
+    Finished,
+    Mode,
+    RequestStats,
+    Started,
+    SynthesisRequest,
+)
 from cosyui.errors import EngineError
 from cosyui.model.cosyvoice3 import CosyVoice3
 from cosyui.speech.audio_out import fade, pause_seconds, to_pcm16
@@ -66,6 +75,8 @@ class Take:
         segments, warnings = self.frontend.segments(self.request)
         self.warnings += warnings
         self.text_seconds = time.perf_counter() - began
+        if self.request.mode is Mode.INSTRUCT and not self.model.config.instruct_supported:
+            self.warnings.append("This model does not follow instructions: the text is spoken as usual.")
         yield Started(self.request.id, len(segments))
         began = time.perf_counter()
         features = self.prompts(self.request.prompt)

@@ -35,6 +35,10 @@ LINE_CHARS = 8000
 GRACE = 3.0
 """Seconds that each way of stopping it is given: asked, SIGTERM, SIGKILL."""
 
+CHILD_DEFAULTS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""By default OpenMP's threads wait for each other by spinning. With a browser or another program on the same cores the
+spinning takes the time of the one that is waited for, and speech on a CPU becomes ten times slower."""
+
 
 class EngineProcess:
     """Made inside a running event loop; ``on_message`` is called on that loop, in the order of sending.
@@ -55,7 +59,7 @@ class EngineProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+            env={**CHILD_DEFAULTS, **os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
             # Its own session: the terminal's Ctrl-C must not reach it before the server has seen it.
             start_new_session=True,
         )

@@ -144,8 +144,10 @@ class CausalHiFT(nn.Module):
         """Harmonics of the pitch, one value a frame: (B, T) Hz -> sines (B, T, H) and voiced flags (B, T, 1)."""
         config = self.config
         order = torch.arange(1, self.harmonics + 1, device=f0.device, dtype=torch.float32)
-        turns = f0.float()[..., None] * order / config.sampling_rate % 1
-        # Summed in float64, then rounded: that is what a CPU does with float32, and a GPU's own order of summing is not.
+        # The phase forgives nothing, and CUDA rounds differently from a CPU in two places: it divides by a number by
+        # multiplying with its inverse, and it sums in its own order. A tensor as divisor and a float64 sum are exact.
+        rate = torch.full_like(order, config.sampling_rate)
+        turns = f0.float()[..., None] * order / rate % 1
         phase = turns.double().cumsum(1).float() * 2 * math.pi * self.frame_samples
         voiced = (f0[..., None] > config.nsf_voiced_threshold).float()
         return torch.sin(phase) * config.nsf_alpha * voiced, voiced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cosyui.engine.request import EngineFacts, Mode, PromptClip
+from cosyui.engine.request import Mode, PromptClip
 from cosyui.errors import InputError
 from cosyui.service.types import TakeForm
 from cosyui.settings import Settings
@@ -26,15 +26,6 @@ def text_problem(text: str, settings: Settings) -> InputError | None:
         return InputError("text_too_long", message, "text")
     if not has_speech(sanitise(text)):
         return InputError("text_nothing_to_speak", "The text has no letters or digits, so nothing to speak.", "text")
-    return None
-
-
-def mode_problem(form: TakeForm, facts: EngineFacts | None) -> InputError | None:
-    if form.mode is Mode.INSTRUCT and facts is not None and not facts.instruct_supported:
-        message = (
-            f"The loaded model ({facts.model}) does not follow instructions. Choose another mode or another model."
-        )
-        return InputError("mode_not_supported", message, "mode")
     return None
 
 
@@ -85,10 +76,9 @@ def read_clip(clip: Path | bytes | None, settings: Settings) -> tuple[PromptClip
     )
 
 
-def form_problems(form: TakeForm, settings: Settings, facts: EngineFacts | None) -> list[InputError]:
+def form_problems(form: TakeForm, settings: Settings) -> list[InputError]:
     """Everything wrong with a form but its clip, in the order of the page."""
     found = [
-        mode_problem(form, facts),
         text_problem(form.text, settings),
         transcript_problem(form, settings),
         instruction_problem(form, settings),

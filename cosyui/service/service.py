@@ -197,7 +197,7 @@ class SynthesisService:
             raise type(problem)(*problem.args)
 
     async def _check_form(self, form: TakeForm) -> PromptClip:
-        problems = checks.form_problems(form, self.settings, self.client.facts)
+        problems = checks.form_problems(form, self.settings)
         prompt: PromptClip | None = None
         try:
             prompt, _ = await asyncio.to_thread(checks.read_clip, form.clip, self.settings)

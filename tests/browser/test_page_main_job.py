@@ -21,14 +21,12 @@ from driving import (
 )
 from playwright.sync_api import expect
 
-from cosyui.hub.source import EMBEDDED_FOLDER
 from cosyui.service.estimate import speech_seconds
 
 TEXT = "The ferry leaves at half past six, so let us have an early breakfast."
-no_voice = pytest.mark.skipif(not EMBEDDED_FOLDER.is_dir(), reason="the embedded voice is not in this checkout")
 
 
-@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=no_voice)])
+@pytest.fixture(scope="module", params=["fake", "real"])
 def speaker(request, serve):
     """A server as a fresh clone starts it (real: default model, CPU), and one with the fake engine."""
     with serve(engine=request.param, device="cpu") as started:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -197,3 +198,13 @@ def test_facts_say_what_was_loaded(engine: Engine) -> None:
     assert facts.device == "cpu"
     assert facts.precision == {"llm": "float32", "flow": "float32", "vocoder": "float32", "f0": "float64"}
     assert all(facts.parameters[part] > 0 and facts.memory[part] > 0 for part in ("llm", "flow", "vocoder"))
+
+
+def test_a_model_that_follows_no_instructions_says_so(
+    engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(engine.model.config, instruct_supported=False)
+    monkeypatch.setattr(engine.model, "config", config)
+    done = [finish(engine, request_of(clip, mode=mode))[-1] for mode in (Mode.INSTRUCT, Mode.CROSS_LINGUAL)]
+    told = [isinstance(e, Finished) and any("instructions" in text for text in e.stats.warnings) for e in done]
+    assert told == [True, False]

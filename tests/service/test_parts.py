@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from cosyui.engine.request import EngineFacts, Mode, PromptClip, SynthesisRequest
+from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
 from cosyui.errors import CosyuiError, InputError, SetupError
 from cosyui.service.admission import AdmissionQueue
 from cosyui.service.checks import form_problems
@@ -145,15 +145,8 @@ async def test_mailbox_wakes_a_waiting_reader():
     ],
 )
 def test_problems_of_a_form(form, changes, expected):
-    problems = form_problems(form(**changes), Settings.load({}, {}), None)
+    problems = form_problems(form(**changes), Settings.load({}, {}))
     assert [(problem.field, problem.code) for problem in problems] == expected
-
-
-@pytest.mark.parametrize(("supported", "codes"), [(True, []), (False, ["mode_not_supported"])])
-def test_instruct_needs_a_model_that_follows_instructions(form, supported, codes):
-    facts = EngineFacts("demo", "x", "cpu", {}, {}, {}, 0.0, instruct_supported=supported)
-    problems = form_problems(form(mode=Mode.INSTRUCT, instruction="happily"), Settings.load({}, {}), facts)
-    assert [problem.code for problem in problems] == codes
 
 
 def test_form_error_pickles_with_its_problems():

@@ -94,7 +94,7 @@ async def test_stop_of_another_tab_changes_nothing():
 async def test_problems_go_to_their_fields_and_the_rest_to_the_status_line():
     problems = [
         InputError("text_empty", "No text.", "text"),
-        InputError("mode_not_supported", "Not this mode.", "mode"),
+        InputError("something_else", "Not this mode.", "mode"),
     ]
     takes = Takes(Service(error=FormError(problems)))
     async with contextlib.aclosing(takes.views("tab", FORM, WORDS)) as views:

@@ -39,7 +39,9 @@ PAGE = {
     "take_empty": "Your take appears here: listen, look at the waveform, download.",
     "reuse_seed": "Keep this seed",
     "footer": "Speak only with voices whose owners agree.",
-    "instruct_unsupported": "The demo voice does not follow directions. Load the released model for this mode.",
+    "instruct_unsupported": (
+        "The demo voice does not follow directions: it speaks the text as usual. Load the released model for this mode."
+    ),
 }
 
 LIVE = {

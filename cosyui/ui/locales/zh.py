@@ -39,7 +39,7 @@ PAGE = {
     "take_empty": "结果会出现在这里：试听、看波形、下载。",
     "reuse_seed": "沿用这个种子",
     "footer": "请只使用已获得本人同意的声音。",
-    "instruct_unsupported": "演示音色不支持指令控制，请加载正式发布的模型。",
+    "instruct_unsupported": "演示音色听不懂指令，会照常读出文字。要使用此模式，请加载正式发布的模型。",
 }
 
 LIVE = {
@@ -150,7 +150,6 @@ ERRORS = {
     "transcript_too_long": "录音文本太长，最多 {max_transcript_chars} 个字符。",
     "instruction_missing": "请写明怎么说，例如“请非常开心地说一句话”，或换一个模式。",
     "instruction_too_long": "指令太长，最多 {max_instruction_chars} 个字符。",
-    "mode_not_supported": "当前模型不支持这个模式，请换一个模式或模型。",
     "speed_out_of_range": "倍速须在 0.5 到 2 之间。",
     "seed_out_of_range": "种子须为 0 到 2147483647 之间的整数。",
     "queue_full": "排队人数已满，请稍后再试。",
