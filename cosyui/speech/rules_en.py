@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from cosyui.speech.rules_zh import LONG_URL, MAIL, URL
-
-Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
+from cosyui.speech.rules import LONG_URL, MAIL, URL, Rule, apply, apply_outside
 
 # wetext reads the answer "No." as "number".
 PROTECTED = re.compile(rf"{URL}|{MAIL}|\b[Nn]o\.(?! ?\d)")
@@ -83,20 +80,9 @@ _AFTER: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def _apply(text: str, rules: tuple[Rule, ...]) -> str:
-    for pattern, replacement in rules:
-        text = pattern.sub(replacement, text)
-    return text
-
-
 def prepare(text: str) -> str:
     """What wetext reads wrongly, read right; addresses are left for `protected`."""
-    pieces: list[str] = []
-    start = 0
-    for match in PROTECTED.finditer(text):
-        pieces += [_apply(text[start : match.start()], _BEFORE), match.group()]
-        start = match.end()
-    return "".join([*pieces, _apply(text[start:], _BEFORE)])
+    return apply_outside(text, PROTECTED, _BEFORE)
 
 
 def is_plain(token: str) -> bool:
@@ -123,4 +109,4 @@ def protected(token: str) -> str:
 
 def finish(text: str) -> str:
     """Signs that nobody read become words, pauses or nothing."""
-    return re.sub(r" +", " ", _apply(text, _AFTER))
+    return re.sub(r" +", " ", apply(text, _AFTER))

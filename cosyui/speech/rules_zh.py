@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from decimal import Decimal
 
-Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
+from cosyui.speech.rules import LONG_URL, MAIL, URL, Rule, apply, apply_outside
 
 _DIGITS = dict(zip("0123456789", "零一二三四五六七八九", strict=True))
 _N = r"\d+(?:\.\d+)?"
 _FREE = r"(?<![\dA-Za-z.])"  # not in the middle of a number or name
 
-URL = r"(?:https?://|www\.)[A-Za-z0-9./?=&%#_~:+@-]*[A-Za-z0-9/=]"
-MAIL = r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
-LONG_URL = 40
 _UNITS = (
     "mm|cm|dm|km|m|nm|μm|um|kg|mg|g|t|ml|mL|L|l|h|min|ms|s|k?Hz|MHz|GHz|kWh|k?W|MW|m?A|k?V|mV|mAh|kPa|Pa|MPa|N|J|kJ|"
     "k?cal|KB|MB|GB|TB|kb|Mb|Mbps|Gbps|kbps|B|bit|dB|rpm|ppm|px|fps"
@@ -176,20 +172,9 @@ _AFTER: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def _apply(text: str, rules: tuple[Rule, ...]) -> str:
-    for pattern, replacement in rules:
-        text = pattern.sub(replacement, text)
-    return text
-
-
 def prepare(text: str) -> str:
     """What wetext reads wrongly, read right; addresses are left for `protected`."""
-    pieces: list[str] = []
-    start = 0
-    for match in _ADDRESS.finditer(text):
-        pieces += [_apply(text[start : match.start()], BEFORE), match.group()]
-        start = match.end()
-    return "".join([*pieces, _apply(text[start:], BEFORE)])
+    return apply_outside(text, _ADDRESS, BEFORE)
 
 
 _ADDRESS = re.compile(rf"{URL}|{MAIL}")
@@ -219,7 +204,7 @@ def _say_address(address: str) -> str:
 
 def finish(text: str) -> str:
     """Signs that nobody read become words, pauses or nothing."""
-    return _apply(text, _AFTER)
+    return apply(text, _AFTER)
 
 
 def blanks(text: str) -> str:
