@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from cosyui.engine.base import EngineProtocol
-from cosyui.engine.config import EngineConfig
+from cosyui.engine.config import ENVIRONMENT, EngineConfig
 from cosyui.engine.request import EngineFacts, EngineStats, Failed, Finished, Mode, RequestStats, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError
 from cosyui.hub import Source, parse_source, resolve, verify_folder
@@ -75,6 +76,7 @@ def preload(settings: Settings, args: argparse.Namespace) -> None:
 
 def load_and_speak(settings: Settings, folder: Path) -> None:
     """Load the model as the server would, and let it say one sentence twice. Raises CosyuiError."""
+    os.environ.update({**ENVIRONMENT, **os.environ})
     import torch
 
     from cosyui.engine.engine import Engine

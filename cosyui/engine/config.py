@@ -5,6 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""What a process that runs an engine should have set before PyTorch is imported.
+
+By default OpenMP's threads wait for each other by spinning. With a browser or another program on the same cores the
+spinning takes the time of the one that is waited for, and speech on a CPU becomes ten times slower.
+"""
+
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import cosyui
+from cosyui.engine.config import ENVIRONMENT
 from cosyui.host.messages import Command, Message, Shutdown
 from cosyui.ops.logs import log, relay
 
@@ -34,10 +35,6 @@ LINE_CHARS = 8000
 
 GRACE = 3.0
 """Seconds that each way of stopping it is given: asked, SIGTERM, SIGKILL."""
-
-CHILD_DEFAULTS = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""By default OpenMP's threads wait for each other by spinning. With a browser or another program on the same cores the
-spinning takes the time of the one that is waited for, and speech on a CPU becomes ten times slower."""
 
 
 class EngineProcess:
@@ -59,7 +56,7 @@ class EngineProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**CHILD_DEFAULTS, **os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+            env={**ENVIRONMENT, **os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
             # Its own session: the terminal's Ctrl-C must not reach it before the server has seen it.
             start_new_session=True,
         )

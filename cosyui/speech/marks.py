@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import tempfile
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
@@ -180,6 +181,10 @@ def _pinyin(word: str) -> tuple[str, ...]:
 
 
 def _private_cache() -> Path:
+    """A folder that only this user can write; a new one for each process where there is no writable home."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cosyui"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="cosyui-"))
+    return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="cosyui-"))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cosyui.speech import marks as marks_module
 from cosyui.speech.marks import MarkFrontend, english_marks, pinyin_marks
 from cosyui.speech.markup import ALL_MARKS
 
@@ -61,3 +62,10 @@ def test_the_result_is_marks_and_pauses_only(text: str) -> None:
 def test_what_has_no_sound_is_listed() -> None:
     assert FRONTEND.unknown("好\U00030edd的ж[h]a1。") == "\U00030eddж"
     assert FRONTEND.unknown("你好 world") == ""
+
+
+def test_words_are_cut_without_a_writable_home(monkeypatch, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    assert marks_module._private_cache().is_dir()
