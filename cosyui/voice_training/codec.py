@@ -8,6 +8,7 @@ For every ``data/X.pt`` it writes ``ids/X.npz`` with numpy arrays, so that the L
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from cosyui.speech.features import resample, whisper_log_mel
 from cosyui.voice_training.cli import add_common, common, data_files
 from cosyui.voice_training.encoders import SPEAKER, Speaker, Tokenizer, part_of
 from cosyui.voice_training.fbank import fbank
-from cosyui.voice_training.layout import SPEECH_CODES, TOKEN_SAMPLES, TOKENS_PER_HOUR
+from cosyui.voice_training.layout import SPEECH_CODES, TOKEN_SAMPLES, TOKENS_PER_HOUR, guarded
 from cosyui.voice_training.store import Store
 
 
@@ -99,4 +100,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main))

@@ -20,16 +20,20 @@ DATA_ARGS=${DATA_ARGS:-} VAL_ARGS=${VAL_ARGS:---speakers 48}
 LLM_ARGS=${LLM_ARGS:-} FLOW_ARGS=${FLOW_ARGS:-} HIFT_ARGS=${HIFT_ARGS:-}
 log=$WORK/log; mkdir -p "$log" "$WORK/data" "$WORK/ids" "$WORK/run"; rm -f "$WORK/go"
 export PYTHONUNBUFFERED=1 OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} TOKENIZERS_PARALLELISM=false
-export TORCHINDUCTOR_CACHE_DIR=$PWD/$WORK/inductor
-case $WORK in /*) TORCHINDUCTOR_CACHE_DIR=$WORK/inductor ;; esac
+case $WORK in /*) root=$WORK ;; *) root=$PWD/$WORK ;; esac
+export TORCHINDUCTOR_CACHE_DIR=$root/inductor
 
 now() { date +%s; }
 say() { echo "[$(($(now) - start))s] $*" | tee -a "$log/progress"; }
+finish() {
+  [ -z "${CUDA_MPS_PIPE_DIRECTORY:-}" ] || echo quit | timeout 10 nvidia-cuda-mps-control >>"$log/mps" 2>&1
+  say "all done"
+}
 module() { echo "$PY -m cosyui.voice_training.$1"; }
 
 # Without MPS the processes take turns on the GPU; with it their kernels run at the same time.
 if [ "${NO_MPS:-0}" = 0 ] && command -v nvidia-cuda-mps-control >/dev/null; then
-  export CUDA_MPS_PIPE_DIRECTORY=$TORCHINDUCTOR_CACHE_DIR/../mps CUDA_MPS_LOG_DIRECTORY=$TORCHINDUCTOR_CACHE_DIR/../mps
+  export CUDA_MPS_PIPE_DIRECTORY=$root/mps CUDA_MPS_LOG_DIRECTORY=$root/mps
   mkdir -p "$CUDA_MPS_PIPE_DIRECTORY"
   nvidia-cuda-mps-control -d >"$log/mps" 2>&1 </dev/null
   if ! timeout 60 "$PY" -c 'import torch; torch.ones(9, device="cuda").sum().item()' >>"$log/mps" 2>&1; then
@@ -39,13 +43,13 @@ if [ "${NO_MPS:-0}" = 0 ] && command -v nvidia-cuda-mps-control >/dev/null; then
 fi
 say "$phase: $2 s in all, $3 s of data; MPS ${CUDA_MPS_PIPE_DIRECTORY:-not used}"
 
-# keep NAME END COMMAND: run it; after a crash start it again, without compilation, at most three times.
+# keep NAME END COMMAND: run it; after a crash start it again, without compilation and MPS, at most three times.
 keep() {
-  local name=$1 until=$2 tries=0 plain=""
+  local name=$1 until=$2 tries=0 plain="" alone=""
   shift 2
   while :; do
-    "$@" $plain >>"$log/$name" 2>&1 && { say "$name finished"; return 0; }
-    tries=$((tries + 1)) plain=--no-compile
+    $alone "$@" $plain >>"$log/$name" 2>&1 && { say "$name finished"; return 0; }
+    tries=$((tries + 1)) plain=--no-compile alone="env -u CUDA_MPS_PIPE_DIRECTORY"
     say "$name failed ($tries): $(tail -n 1 "$log/$name" | cut -c1-160)"
     [ $tries -ge 4 ] || [ "$(now)" -ge $((until - 20)) ] && return 1
     sleep 2
@@ -66,7 +70,7 @@ if [ "$phase" = encoders ]; then
   wait $waiting; say "data: $(ls "$WORK/data" | wc -l) files"
   keep tokenizer "$end" $(module train_tokenizer) $shared --until "$end" & first=$!
   keep speaker "$end" $(module train_speaker) $shared --until $((end - 3)) & second=$!
-  wait $first $second; say "all done"; exit 0
+  wait $first $second; finish; exit 0
 fi
 
 from() { [ -n "$INIT" ] && [ -f "$INIT/$1.pt" ] && echo "--init $INIT/$1.pt"; }
@@ -87,4 +91,4 @@ if [ $((end - 300)) -gt "$(now)" ]; then
     --until $((end - 300)) --shard-seconds 90 --duty 0.5 --seed $((seed + 9)) $DATA_ARGS &
 fi
 # The LLM takes new data up while the codec encodes it; both end by the clock.
-wait $first $second $third $codec; say "all done"
+wait $first $second $third $codec; finish

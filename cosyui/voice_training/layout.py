@@ -1,9 +1,12 @@
-"""Names and sizes that all rooms share: the template folder of the checkpoint, special speech rows, data file names."""
+"""What all commands share: the template folder of the checkpoint, special speech rows, sizes, how a command ends."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from cosyui.errors import CosyuiError
 from cosyui.model.config import TEXT_MODEL_CONFIG, ModelConfig, load_config
 from cosyui.model.tokenizer import TextTokenizer
 
@@ -29,6 +32,16 @@ VALIDATION = "val"
 def model_config() -> ModelConfig:
     """Sizes of the checkpoint to be trained, from the template's yaml."""
     return load_config(TEMPLATE)
+
+
+def guarded(main: Callable[[], object]) -> int:
+    """Run a command; an error that a person can act on becomes one sentence on stderr and exit code 2."""
+    try:
+        main()
+    except CosyuiError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 def text_tokenizer() -> TextTokenizer:

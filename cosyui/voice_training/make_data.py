@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from cosyui.errors import EngineError
-from cosyui.voice_training.layout import SAMPLE_RATE
+from cosyui.voice_training.layout import SAMPLE_RATE, guarded
 from cosyui.voice_training.teacher import Encoded, Teacher, load_teacher
 from cosyui.voice_training.teacher_fused import fuse
 from cosyui.voice_training.utterances import Collection, Job, cut_batch
@@ -207,4 +208,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main))

@@ -189,6 +189,8 @@ class Run:
         self.progress = Progress(step=data["step"], elapsed=data["elapsed"], best=data["best"])
         for name, part in self.beside.items():
             part.load_state_dict(data["beside"][name])
+        # Else a restart would draw the batches of the first start again.
+        torch.manual_seed(torch.initial_seed() + self.step)
         self.say("goes on")
 
 

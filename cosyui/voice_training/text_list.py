@@ -12,12 +12,13 @@ import gzip
 import json
 import random
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from cosyui.speech.marks import MarkFrontend, english_marks
-from cosyui.voice_training.layout import text_tokenizer
+from cosyui.voice_training.layout import guarded, text_tokenizer
 
 _ENGLISH = re.compile(r"[A-Za-z ,.'?!;:\"-]+")
 _ACRONYM = re.compile(r"\b[A-Z]{2,}\b")
@@ -110,4 +111,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main))

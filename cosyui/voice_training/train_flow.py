@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import copy
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from torch import Tensor
 from cosyui.model.dit import attention_mask
 from cosyui.model.flow import Flow
 from cosyui.voice_training.cli import Common, add_common, common, drop_gradients, load_weights, with_ids
-from cosyui.voice_training.layout import model_config
+from cosyui.voice_training.layout import guarded, model_config
 from cosyui.voice_training.run import Plan, Run
 from cosyui.voice_training.starting_weights import init_flow
 from cosyui.voice_training.store import Store, timeline
@@ -172,4 +173,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from cosyui.voice_training.cli import Common, add_common, common, drop_gradients
 from cosyui.voice_training.feed import Batch, rows_of, validation_batches
 from cosyui.voice_training.feed_process import FeedReader
 from cosyui.voice_training.instructions import prompt_ids
-from cosyui.voice_training.layout import EOS, TOKENS_PER_HOUR, model_config, text_tokenizer
+from cosyui.voice_training.layout import EOS, TOKENS_PER_HOUR, guarded, model_config, text_tokenizer
 from cosyui.voice_training.run import Plan, Run
 from cosyui.voice_training.starting_weights import init_llm
 
@@ -145,4 +146,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main))

@@ -7,6 +7,7 @@ arXiv:1807.03748), and the teacher's voice vector must be readable from the resu
 from __future__ import annotations
 
 import argparse
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from cosyui.voice_training.augment import channel, noisy
 from cosyui.voice_training.cli import Common, add_common, common, data_files, load_weights
 from cosyui.voice_training.encoders import SpeakerTrainer
 from cosyui.voice_training.fbank import fbank
+from cosyui.voice_training.layout import guarded
 from cosyui.voice_training.run import Plan, Run
 from cosyui.voice_training.store import PER_VOICE, Store
 
@@ -87,4 +89,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ from cosyui.speech.features import mel_24k, resample, whisper_log_mel
 from cosyui.voice_training.augment import channel, noisy
 from cosyui.voice_training.cli import Common, add_common, common, data_files, load_weights
 from cosyui.voice_training.encoders import TokenizerTrainer
-from cosyui.voice_training.layout import FRAME_SAMPLES, TOKEN_SAMPLES
+from cosyui.voice_training.layout import FRAME_SAMPLES, TOKEN_SAMPLES, guarded
 from cosyui.voice_training.run import Plan, Run
 from cosyui.voice_training.store import Store
 
@@ -131,4 +132,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from torch import Tensor
 from cosyui.model.vocoder import CausalHiFT
 from cosyui.voice_training.cli import Common, add_common, common, data_files, drop_gradients, load_weights, with_ids
 from cosyui.voice_training.discriminators import Discriminators, fool_loss, judge_loss
-from cosyui.voice_training.layout import FRAME_SAMPLES, model_config
+from cosyui.voice_training.layout import FRAME_SAMPLES, guarded, model_config
 from cosyui.voice_training.run import Plan, Run
 from cosyui.voice_training.spectral import distance
 from cosyui.voice_training.starting_weights import init_vocoder
@@ -182,4 +183,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main))
