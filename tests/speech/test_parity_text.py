@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from cosyui.bench.parity_text import CHECKS
+from cosyui.bench.parity.text import CHECKS
 from cosyui.speech import features
 from cosyui.speech import upstream_text as upstream
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from cosyui.bench.deviation import Deviation
+from cosyui.bench.parity.deviation import Deviation
 from cosyui.bench.parity.folder import EXACT, MEL, Folder
 from cosyui.model.dit import Block, attention_mask, modulate
 from cosyui.model.flow import time_steps

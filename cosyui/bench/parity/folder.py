@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosyui.bench.deviation import Deviation
+from cosyui.bench.parity.deviation import Deviation
 from cosyui.model.cosyvoice3 import CosyVoice3, StagePrecision, load
 
 HIDDEN, LOGITS, MEL, F0, WAVE, EXACT, PROBABILITY = 1e-4, 1e-3, 1e-3, 1e-6, 1e-3, 0.0, 1e-6

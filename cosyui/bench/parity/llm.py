@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cosyui.bench.deviation import Deviation
+from cosyui.bench.parity.deviation import Deviation
 from cosyui.bench.parity.folder import EXACT, HIDDEN, LOGITS, PROBABILITY, Folder
 from cosyui.engine.decode import LengthRule, SilenceFilter, SpecialRows, decode, greedy, input_rows
 from cosyui.engine.text_stream import Interleave, TextStreamError

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosyui.bench.deviation import Deviation
+from cosyui.bench.parity.deviation import Deviation
 from cosyui.bench.parity.folder import EXACT, MEL, WAVE, Folder
 from cosyui.engine.decode import LengthRule, SilenceFilter, decode, greedy, input_rows
 from cosyui.engine.prompts import ENCODER_RATE, prompt_features

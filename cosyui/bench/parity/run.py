@@ -8,9 +8,8 @@ from pathlib import Path
 
 import torch
 
-from cosyui.bench import parity_text
-from cosyui.bench.deviation import Deviation
-from cosyui.bench.parity import flow, llm, pipeline, vocoder
+from cosyui.bench.parity import flow, llm, pipeline, text, vocoder
+from cosyui.bench.parity.deviation import Deviation
 from cosyui.bench.parity.folder import Folder
 from cosyui.engine.config import Precision
 from cosyui.engine.precision import choose_device, choose_precision
@@ -33,7 +32,7 @@ def checks_of(folder: Folder) -> dict[str, Callable[[], Iterator[Deviation]]]:
     for module in (llm, flow, vocoder, pipeline):
         for name, check in module.CHECKS.items():
             found[name] = lambda check=check: check(folder)  # type: ignore[misc]
-    for name, text_check in parity_text.CHECKS.items():
+    for name, text_check in text.CHECKS.items():
         found[name] = lambda check=text_check: check(folder.checkpoint, folder.golden)  # type: ignore[misc]
     return found
 
@@ -64,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
         except Exception as error:  # noqa: BLE001 - a check that breaks is a check that fails; the others go on
             print(f"{name:<26} {type(error).__name__}: {error}  FAIL", flush=True)
             continue
-        text, ok = line(name, deviations)
+        report, ok = line(name, deviations)
         passed += ok
-        print(text, flush=True)
+        print(report, flush=True)
         if args.verbose:
             for deviation in deviations:
                 mark = "ok" if deviation.ok else "FAIL"

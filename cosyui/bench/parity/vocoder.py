@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from cosyui.bench.deviation import Deviation
+from cosyui.bench.parity.deviation import Deviation
 from cosyui.bench.parity.folder import EXACT, F0, WAVE, Folder
 from cosyui.model.vocoder import causal
 

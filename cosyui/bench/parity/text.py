@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cosyui.bench.deviation import Deviation
+from cosyui.bench.parity.deviation import Deviation
 from cosyui.model.tokenizer import TextTokenizer
 from cosyui.speech import features
 from cosyui.speech import upstream_text as upstream
