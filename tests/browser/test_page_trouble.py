@@ -88,8 +88,9 @@ def test_bad_input_is_told_beside_its_field(page, text, act, field, words):
 def test_every_problem_of_a_form_is_told_at_once(page):
     generate(page)
     wait_status(page, "failed")
-    for field in ("text", "clip", "transcript"):
-        problem(page, field)
+    told = [problem(page, field) for field in ("text", "clip", "transcript")]
+    assert all(told)
+    assert len(set(told)) == 3
 
 
 def test_problem_goes_when_its_field_is_edited(page):

@@ -22,13 +22,12 @@ HIDDEN, LOGITS, MEL, F0, WAVE, EXACT, PROBABILITY = 1e-4, 1e-3, 1e-3, 1e-6, 1e-3
 
 @dataclass
 class Folder:
-    """A checkpoint and the golden data made with it; ``slack`` widens tensors' tolerances for a lower precision."""
+    """A checkpoint and the golden data made with it."""
 
     checkpoint: Path
     golden: Path
     device: torch.device
     precision: StagePrecision
-    slack: float = 1.0
 
     @cached_property
     def model(self) -> CosyVoice3:
@@ -59,7 +58,7 @@ class Folder:
                 f"{what} (shape {tuple(found.shape)}, expected {tuple(expected.shape)})", np.inf, tolerance
             )
         error = (found.double() - expected.double()).abs().max().item() if found.numel() else 0.0
-        return Deviation(what, error, tolerance * self.slack)
+        return Deviation(what, error, tolerance)
 
     def same(self, what: str, found: object, expected: object) -> Deviation:
         """0 when equal, else 1."""
