@@ -10,6 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from cosyui.notice import Notice
+
 SAMPLE_RATE = 24_000
 """Hz of all audio that leaves an engine."""
 
@@ -72,7 +74,7 @@ class RequestStats:
     vocoder_seconds: float = 0.0
     retries: int = 0
     precision: str = "float32"
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
     @property
     def rtf(self) -> float:

@@ -26,6 +26,7 @@ from cosyui.engine.request import (
 )
 from cosyui.errors import EngineError
 from cosyui.model.cosyvoice3 import CosyVoice3
+from cosyui.notice import Notice
 from cosyui.speech.audio_out import fade, pause_seconds, to_pcm16
 from cosyui.speech.prompt_format import SegmentInput, TextFrontend
 
@@ -67,7 +68,7 @@ class Take:
     samples: int = 0
     chunks: int = 0
     retries: int = 0
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Notice] = field(default_factory=list)
 
     def events(self) -> Iterator[Event | None]:
         """Yield events as they come, None after each decode step. Raises CosyuiError when the take fails."""
@@ -76,7 +77,8 @@ class Take:
         self.warnings += warnings
         self.text_seconds = time.perf_counter() - began
         if self.request.mode is Mode.INSTRUCT and not self.model.config.instruct_supported:
-            self.warnings.append("This model does not follow instructions: the text is spoken as usual.")
+            sentence = "This model does not follow instructions: the text is spoken as usual."
+            self.warnings.append(Notice.of("instruction_ignored", sentence))
         yield Started(self.request.id, len(segments))
         began = time.perf_counter()
         features = self.prompts(self.request.prompt)
@@ -143,7 +145,8 @@ class Take:
             count += 1
             yield (token,) if kept(token) else ()
         if count == rule.maximum:
-            self.warnings.append(f"Part {index + 1} reached its length limit: it may run on or be cut.")
+            sentence = "Part {part} reached its length limit: it may run on or be cut."
+            self.warnings.append(Notice.of("length_limit", sentence, part=index + 1))
 
     def _checked(self, wave: Tensor) -> AudioChunk:
         if not bool(torch.isfinite(wave).all()):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 from cosyui.model.added_tokens import ADDED_TOKENS
+from cosyui.notice import Notice
 
 ALL_MARKS: frozenset[str] = frozenset(token for token in ADDED_TOKENS if not token.startswith("<|"))
 """Every mark a text may contain."""
@@ -55,7 +56,7 @@ def strip_prefix(text: str, prefix: str, *, only_if_marked: bool = False) -> str
     return head[marker.end() :] if marker else text
 
 
-def clean_markup(text: str, marks: AbstractSet[str] = ALL_MARKS) -> tuple[str, tuple[str, ...]]:
+def clean_markup(text: str, marks: AbstractSet[str] = ALL_MARKS) -> tuple[str, tuple[Notice, ...]]:
     """A sanitised text without mark-up, and warnings that say what was left out.
 
     Only the marks in ``marks`` stay; an opening mark without its closing one (or the reverse) is dropped.
@@ -69,7 +70,8 @@ def clean_markup(text: str, marks: AbstractSet[str] = ALL_MARKS) -> tuple[str, t
     if not removed:
         return text, ()
     names = ", ".join(dict.fromkeys(removed[:8]))
-    return text, (f"Left out, because they are no marks of this model or lack their partner: {names}.",)
+    sentence = "Left out, because they are no marks of this model or lack their partner: {marks}."
+    return text, (Notice.of("marks_left_out", sentence, marks=names),)
 
 
 def _map_between_marks(text: str, change: Callable[[str], str]) -> str:

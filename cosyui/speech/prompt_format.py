@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from cosyui.engine.request import Mode, SynthesisRequest
 from cosyui.errors import InputError
 from cosyui.model.tokenizer import END_OF_PROMPT, TextTokenizer
+from cosyui.notice import Notice
 from cosyui.speech.marks import MarkFrontend
 from cosyui.speech.markup import strip_prefix
 from cosyui.speech.split import SplitLimits
@@ -55,7 +56,7 @@ class TextFrontend:
         self._rules = TextRules(marks=spoken, languages=self._marks.languages if self._marks else None)
         self._prefix = (*tokenizer.encode(SYSTEM_PROMPT), tokenizer.id_of(END_OF_PROMPT))
 
-    def segments(self, request: SynthesisRequest) -> tuple[list[SegmentInput], tuple[str, ...]]:
+    def segments(self, request: SynthesisRequest) -> tuple[list[SegmentInput], tuple[Notice, ...]]:
         """The request's segments in order, and warnings in plain words. Raises InputError with the field at fault."""
         # A text of digits alone is read in the language of the voice, which its transcript tells.
         voice_language = detect_language(request.prompt.transcript) or self._rules.digits_language
@@ -86,16 +87,17 @@ class TextFrontend:
         """Whether the ids make any sound: with the marks front end, a text of unknown characters leaves only signs."""
         return self._marks is None or any(number >= self._tokenizer.base_size for number in ids)
 
-    def _silent(self, prepared: PreparedText) -> tuple[str, ...]:
+    def _silent(self, prepared: PreparedText) -> tuple[Notice, ...]:
         """A warning about the characters that the marks front end has no pronunciation for."""
         dropped = self._marks.unknown("".join(prepared.segments)) if self._marks else ""
-        return (f"Left out, because this voice cannot pronounce them: {dropped}",) if dropped else ()
+        sentence = "Left out, because this voice cannot pronounce them: {letters}"
+        return (Notice.of("letters_left_out", sentence, letters=dropped),) if dropped else ()
 
     def _ids(self, text: str) -> tuple[int, ...]:
         """Ids of a normalised text, by way of pronunciation marks if the checkpoint wants them."""
         return tuple(self._tokenizer.encode(self._marks.convert(text) if self._marks else text))
 
-    def _prompt_text(self, request: SynthesisRequest, language: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    def _prompt_text(self, request: SynthesisRequest, language: str) -> tuple[tuple[int, ...], tuple[Notice, ...]]:
         if request.mode is Mode.ZERO_SHOT:
             transcript = self._transcript(request.prompt.transcript, language)
             return (*self._prefix, *self._ids(transcript.segments[0])), transcript.warnings

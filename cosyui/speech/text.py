@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from cosyui.errors import InputError
+from cosyui.notice import Notice
 from cosyui.speech.markup import ALL_MARKS, MARK_PATTERN, clean_markup
 from cosyui.speech.normalise import normalise
 from cosyui.speech.sanitise import LANGUAGE_NAMES, detect_language, sanitise
@@ -25,7 +26,7 @@ class PreparedText:
 
     segments: tuple[str, ...]
     language: str
-    warnings: tuple[str, ...]
+    warnings: tuple[Notice, ...]
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def has_speech(text: str) -> bool:
     return bool(_SPEAKABLE.search(text) or MARK_PATTERN.search(text))
 
 
-def _language(text: str, language: str | None, rules: TextRules) -> tuple[str, tuple[str, ...]]:
+def _language(text: str, language: str | None, rules: TextRules) -> tuple[str, tuple[Notice, ...]]:
     asked = None if language in (None, "", "auto") else language
     found = detect_language(MARK_PATTERN.sub("", text))
     chosen = asked or found or rules.digits_language
@@ -96,5 +97,6 @@ def _language(text: str, language: str | None, rules: TextRules) -> tuple[str, t
                 )
     if chosen not in KNOWN_LANGUAGES:
         name = LANGUAGE_NAMES.get(chosen, chosen)
-        return chosen, (f"The model was not trained on {name}; the result may not be understandable.",)
+        sentence = "The model was not trained on {language}; the result may not be understandable."
+        return chosen, (Notice.of("language_unknown", sentence, language=name),)
     return chosen, ()

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from cosyui.errors import CosyuiError
+from cosyui.notice import Notice
 from cosyui.settings import Settings
 from cosyui.ui import presets
 from cosyui.ui.locales import en, zh
@@ -24,6 +25,7 @@ COOKIE = "cosyui_lang"
 PAGE: Mapping[Language, Mapping[str, str]] = {"en": en.PAGE, "zh": zh.PAGE}
 _LIVE: Mapping[Language, Mapping[str, str]] = {"en": en.LIVE | en.OPS, "zh": zh.LIVE | zh.OPS}
 _ERRORS: Mapping[Language, Mapping[str, str]] = {"en": en.ERRORS, "zh": zh.ERRORS}
+_NOTICES: Mapping[Language, Mapping[str, str]] = {"en": {}, "zh": zh.NOTICES}
 
 
 def translations() -> gr.I18n:
@@ -65,6 +67,11 @@ class Words:
         """The sentence for a problem, plain text; English when its code has no translation."""
         sentence = _ERRORS[self.language].get(problem.code)
         return problem.message if sentence is None else sentence.format(message=problem.message, **self.limits)
+
+    def notice(self, notice: Notice) -> str:
+        """The sentence of a remark, plain text; English when its code has no translation."""
+        sentence = _NOTICES[self.language].get(notice.code)
+        return notice.message if sentence is None else sentence.format(**dict(notice.values))
 
 
 class Dictionary:

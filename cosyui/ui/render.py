@@ -111,6 +111,6 @@ def figures(result: Result, words: Words) -> str:
         f"<dt>{escape(label)}</dt><dd>{value}</dd></div>"
         for name, label, value, help_ in cells
     )
-    notes = "".join(f"<li>{escape(note)}</li>" for note in result.stats.warnings)
+    notes = "".join(f"<li>{escape(words.notice(note))}</li>" for note in result.stats.warnings)
     warnings = f'<ul class="notes">{notes}</ul>' if notes else ""
     return f'<dl class="figures" data-take="{escape(result.id)}">{body}</dl>{warnings}'

@@ -8,6 +8,7 @@ import pytest
 
 from cosyui.engine.request import EngineFacts, RequestStats
 from cosyui.errors import CheckpointError, InputError
+from cosyui.notice import Notice
 from cosyui.service.types import Result, Running, Waiting
 from cosyui.settings import Settings
 from cosyui.speech.audio_in import ClipReport
@@ -86,7 +87,7 @@ def test_progress_never_claims_to_be_full(english, update, width):
 
 
 def test_result_shows_what_was_measured(english):
-    stats = RequestStats(5.0, 1.5, 0.3, 125, 1, warnings=(HOSTILE,))
+    stats = RequestStats(5.0, 1.5, 0.3, 125, 1, warnings=(Notice("hostile", HOSTILE),))
     html = render.figures(Result("id", Path("x.wav"), 5.0, 42, stats, 0.1, 0.4, 1.7), english)
     assert all(f"<dd>{value}</dd>" in html for value in ("5.0 s", "0.40 s", "1.70 s", "0.30", "42"))
     assert HOSTILE not in html

@@ -173,3 +173,11 @@ ERRORS = {
     "checkpoint_corrupt": "模型文件已损坏：{message}",
     "checkpoint_tensor": "模型文件与预期不符：{message}",
 }
+
+NOTICES = {
+    "instruction_ignored": "这个模型不支持指令，按普通方式朗读。",
+    "length_limit": "第 {part} 段达到长度上限，可能拖长或被截断。",
+    "language_unknown": "模型没有学过这种语言（{language}），结果可能听不懂。",
+    "marks_left_out": "已略去（不是本模型的标记，或没有成对）：{marks}",
+    "letters_left_out": "已略去（这个声音读不出）：{letters}",
+}
