@@ -12,6 +12,7 @@ COMMANDS = {
     "parity": ("cosyui.bench.parity.run", "compare with the golden data of a folder"),
     "make-checkpoint": ("cosyui.bench.make_checkpoint", "write a random checkpoint in the released layout"),
     "synth": ("cosyui.bench.synth", "load a checkpoint, speak once, print load time, memory and stage times"),
+    "texts": ("cosyui.bench.texts", "judge what becomes of the texts of a file on their way to the model"),
     "voice": ("cosyui.bench.voice", "judge a voice: word error by ASR, similarity to the prompt"),
 }
 

@@ -1,80 +1,52 @@
-"""Marks and mark-up in a user's text: the model's own marks stay, everything else of that kind goes, with a warning.
+"""Marks in a user's text: the model's own stay, everything else in brackets of that kind goes, with a remark.
 
 The model's marks (``[breath]``, ``<strong>``..``</strong>``, ``[AA1]``, ``[h][ǎo]``) come from the tokenizer's list.
-Mark-up that is never spoken: SSML and HTML tags, Markdown, unknown ``[tags]``, kaomoji.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
+from itertools import zip_longest
 
-from cosyui.model.added_tokens import ADDED_TOKENS
+from cosyui.model.added_tokens import ADDED_TOKENS, PHONES, PINYIN
 from cosyui.notice import Notice
 
 ALL_MARKS: frozenset[str] = frozenset(token for token in ADDED_TOKENS if not token.startswith("<|"))
 """Every mark a text may contain."""
 
-MARK_PATTERN = re.compile("|".join(re.escape(mark) for mark in sorted(ALL_MARKS, key=len, reverse=True)))
+_IN_BRACKETS = "|".join(re.escape(mark[1:-1]) for mark in sorted(ALL_MARKS, key=len, reverse=True) if mark[0] == "[")
+_IN_ANGLES = "|".join(mark[1:-1] for mark in ALL_MARKS if mark[0] == "<")
+MARK_PATTERN = re.compile(rf"\[(?:{_IN_BRACKETS})\]|<(?:{_IN_ANGLES})>")
 
-_TAG = re.compile(r"""</?[A-Za-z][\w:-]*(?:\s+[\w:-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*\s*/?>""")
-_BREAK_TAG = re.compile(r"(?i)</?(?:break|br|p|s|pause)\b")
-_BRACKET_TAG = re.compile(r"\[[A-Za-z0-9_][A-Za-z0-9_ -]{0,30}\]")
-_NUMBERED = re.compile(r"(?m)^\s*(\d{1,3})[.)]\s+(?=\S)")
-_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)")
-_FENCE = re.compile(r"(?m)^\s*(?:```|~~~).*$")
-_RULE = re.compile(r"(?m)^\s*(?:[-*_=]\s*){3,}$")
-_TABLE_RULE = re.compile(r"(?m)^\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*$")
-_HEADING = re.compile(r"(?m)^\s*#{1,6}\s+(.*?)\s*#*\s*$")
-_BULLET = re.compile(r"(?m)^\s*(?:[-*+•·▪]\s+|>\s*)+")
-_EMPHASIS = re.compile(r"(\*{1,3}|~~|(?<!\w)_{1,3}(?=\S))(\S(?:[^\n*]*?\S)??)\1(?!\w)|(\*{2,3})")
-_CODE = re.compile(r"`+([^`\n]*)`+")
-_KAOMOJI = re.compile(r"[(（]([^()（）\n]{2,14})[)）](?:[^\W\d_a-zA-Z\u3040-\u30ff\u3400-\u9fff]{1,2}(?!\w))?")
-_COMMON = re.compile(
-    r"[\sA-Za-z0-9\u00c0-\u024f\u0400-\u04ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3，。！？、；：,.!?;:'\"“”‘’%/+&-]"
+INITIALS = frozenset(f"[{name}]" for name in ("zh", "ch", "sh", *"bpmfdtnlgkhjqxrzcsyw"))
+"""Marks of the consonants that open a syllable."""
+FINALS = frozenset(PINYIN) - INITIALS
+_VOWELS = frozenset(mark[:-2] for mark in PHONES if mark.endswith("0]"))
+_TAGS = sorted(mark for mark in ALL_MARKS - set(PHONES) - set(PINYIN) if not mark.startswith("</"))
+_TONES = {"a": "āáǎàa", "e": "ēéěèe", "i": "īíǐìi", "o": "ōóǒòo", "u": "ūúǔùu", "ü": "ǖǘǚǜü"}
+
+_BRACKET = re.compile(r"\[([^\[\]\n]{1,40})\]")
+_WORD = re.compile(r"/?(?:[A-Za-z][\w'-]*|[\w'-]*[A-Za-z])", re.ASCII)
+# Sounds and acts that scripts and other speech programs write into a text, alone or with how they are done.
+_SOUNDS = frozenset(
+    str.split(
+        "laugh laughs laughing laughter chuckle chuckles giggle giggles breath breathe breathes breathing inhale "
+        "inhales exhale exhales sigh sighs sighing cough coughs gasp gasps sniff sniffs sob sobs cries crying yawn "
+        "yawns groan groans hum hums humming whisper whispers whispering shouts screams applause clap claps cheering "
+        "cheers music noise silence pause pauses beat clears throat"
+    )
 )
-_FACE_SIGNS = re.compile(r"[\^_><=;*~・´`ω∀дTtoO0uU.•|\\/-]")
-_WORD = re.compile(r"[^\W\d_]{2}|[0-9]")
-_CONTROL = re.compile(r"(?:\s*<\|[^<>|]*\|>)+[\s.。,，]*")
+_MANNERS = frozenset(str.split("long short soft softly loud loudly quietly nervously deep heavy background sound"))
+_STAGE_DIRECTION = re.compile(r"[({（]\s*([A-Za-z]{3,12}(?:[ _-][A-Za-z]{3,12}){0,3})\s*[)}）]")
+MAX_REMARKS = 8
 
 
-def strip_prefix(text: str, prefix: str, *, only_if_marked: bool = False) -> str:
-    """``text`` without the model's prompt prefix that a client may have put before it, and without its end marker.
-
-    With ``only_if_marked`` the prefix goes only if a control token follows it; a text that is nothing but the prefix
-    stays.
-    """
-    head = text.lstrip()
-    if head.startswith(prefix):
-        rest = head[len(prefix) :]
-        marker = _CONTROL.match(rest)
-        if marker:
-            return rest[marker.end() :]
-        return rest.lstrip() if rest.strip() and not only_if_marked else text
-    marker = _CONTROL.match(head)
-    return head[marker.end() :] if marker else text
-
-
-def clean_markup(text: str, marks: AbstractSet[str] = ALL_MARKS) -> tuple[str, tuple[Notice, ...]]:
-    """A sanitised text without mark-up, and warnings that say what was left out.
-
-    Only the marks in ``marks`` stay; an opening mark without its closing one (or the reverse) is dropped.
-    """
-    removed: list[str] = []
-    text = _strip_markdown(text)
-    text = _map_between_marks(text, lambda piece: _strip_tags(piece, removed))
-    text = _keep_known(text, marks, removed)
-    text = _balance(text, removed)
-    text = re.sub(r"[ \t]+", " ", text)
-    if not removed:
-        return text, ()
-    names = ", ".join(dict.fromkeys(removed[:8]))
-    sentence = "Left out, because they are no marks of this model or lack their partner: {marks}."
-    return text, (Notice.of("marks_left_out", sentence, marks=names),)
-
-
-def _map_between_marks(text: str, change: Callable[[str], str]) -> str:
+def map_between_marks(text: str, change: Callable[[str], str]) -> str:
+    """``text`` with ``change`` applied to each stretch without marks; the marks stay."""
     pieces: list[str] = []
     start = 0
     for match in MARK_PATTERN.finditer(text):
@@ -83,73 +55,139 @@ def _map_between_marks(text: str, change: Callable[[str], str]) -> str:
     return "".join([*pieces, change(text[start:])])
 
 
-def _strip_markdown(text: str) -> str:
-    """Headings, lists, tables, links, code and emphasis as plain lines; order matters: blocks first, then spans."""
-    for pattern in (_FENCE, _TABLE_RULE, _RULE):
-        text = pattern.sub("", text)
-    text = _HEADING.sub(r"\1", text)
-    text = _BULLET.sub("", text)
-    text = _NUMBERED.sub(r"\1, ", text)
-    text = _LINK.sub(r"\1", text)
-    text = _CODE.sub(r"\1", text)
-    text = _EMPHASIS.sub(lambda match: match.group(2) or "", text)
-    lines = [_table_row(line) if line.strip().startswith("|") else line for line in text.split("\n")]
-    return "\n".join(line.strip() for line in lines if line.strip())
+def clean_marks(text: str, marks: AbstractSet[str], removed: list[str]) -> str:
+    """``text`` with the marks in ``marks`` alone, each where it makes sense; what goes is added to ``removed``.
+
+    A pinyin initial needs a final behind it, an English vowel its stress, ``<strong>`` its ``</strong>``. Other words
+    in square brackets that look like marks go too; ``[注1]`` and ``[3]`` are text.
+    """
+    text = _BRACKET.sub(lambda match: _bracket(match, removed), text)
+    text = _STAGE_DIRECTION.sub(lambda match: _stage_direction(match, removed), text)
+    found = list(MARK_PATTERN.finditer(text))
+    bad = {match.start() for match in found if match.group() not in marks} | _misplaced(found) | _lonely(found)
+    return _without(text, [match for match in found if match.start() in bad], removed)
 
 
-def _table_row(line: str) -> str:
-    cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-    return "，".join(cell for cell in cells if cell)
+def remarks(removed: Iterable[str]) -> tuple[Notice, ...]:
+    """What to tell about the marks that were left out: what to write instead where we know, one list for the rest."""
+    notices: list[Notice] = []
+    others: list[str] = []
+    for mark in list(dict.fromkeys(removed))[:MAX_REMARKS]:
+        instead = suggestion(mark)
+        if mark in INITIALS:
+            sentence = "Left out {mark}: an initial needs its final right behind it, as in [h][ǎo]."
+            notices.append(Notice.of("mark_incomplete", sentence, mark=mark))
+        elif instead:
+            notices.append(Notice.of("mark_wrong", "Left out {mark}: write {instead}.", mark=mark, instead=instead))
+        else:
+            others.append(mark)
+    if others:
+        sentence = "Left out, because they are no marks of this model or lack their partner: {marks}."
+        notices.append(Notice.of("marks_left_out", sentence, marks=", ".join(others)))
+    return tuple(notices)
 
 
-def _strip_tags(text: str, removed: list[str]) -> str:
-    def tag(match: re.Match[str]) -> str:
-        removed.append(match.group().split()[0].rstrip("/>") + ">")
-        return ", " if _BREAK_TAG.match(match.group()) else ""
-
-    def bracket(match: re.Match[str]) -> str:
-        removed.append(match.group())
+def suggestion(mark: str) -> str:
+    """The marks that somebody who wrote ``mark`` wanted, ``""`` if nothing is near: ``[hao3]`` gives ``[h][ǎo]``."""
+    name = mark.strip("<>[]/")
+    vowel = f"[{name[:2].upper()}"
+    if vowel in _VOWELS and re.fullmatch("[3-9]?", name[2:]) and (name[:2].isupper() or name[2:]):
+        return f"{vowel}0], {vowel}1] or {vowel}2]"
+    if syllable := _syllable(name):
+        return syllable
+    if mark in ALL_MARKS:
         return ""
-
-    def face(match: re.Match[str]) -> str:
-        return "" if _is_face(match.group(1)) else match.group()
-
-    return _KAOMOJI.sub(face, _BRACKET_TAG.sub(bracket, _TAG.sub(tag, text)))
-
-
-def _is_face(inner: str) -> bool:
-    """Whether what stands in brackets is a drawn face and not words: signs or rare letters, no word, no number."""
-    if _WORD.search(inner):
-        return False
-    rare = [char for char in inner if not _COMMON.match(char)]
-    return len(rare) >= 2 or (len(_FACE_SIGNS.findall(inner)) == len(inner) and len(inner) >= 3)
+    for twin in (f"[{name.upper()}]", f"[{name.lower()}]", f"<{name.lower()}>"):
+        if twin in ALL_MARKS:
+            return twin
+    near = difflib.get_close_matches(name.lower(), [tag[1:-1] for tag in _TAGS], n=1, cutoff=0.65)
+    tag = next((tag for tag in _TAGS if near and tag[1:-1] == near[0] and (tag[0] == mark[0] or tag[0] == "[")), "")
+    return tag + tag.replace("<", "</") if tag.startswith("<") else tag
 
 
-def _keep_known(text: str, marks: AbstractSet[str], removed: list[str]) -> str:
-    def known(match: re.Match[str]) -> str:
-        if match.group() in marks:
-            return match.group()
-        removed.append(match.group())
+_VOWELS_BARE = frozenset(f"{vowel}]" for vowel in _VOWELS)
+
+
+def _syllable(name: str) -> str:
+    """``hao3`` or ``hǎo`` as the marks of its initial and its final, ``""`` if it is no such syllable."""
+    numbered = re.fullmatch(r"([a-zü:]{1,6})([1-5])", name.lower())
+    if numbered:
+        name = _with_tone(numbered.group(1).replace("u:", "ü").replace("v", "ü"), int(numbered.group(2)))
+    elif name.isascii() or unicodedata.normalize("NFC", name) != name:
         return ""
+    initial = next((start for start in ("zh", "ch", "sh", *"bpmfdtnlgkhjqxrzcsyw") if name.startswith(start)), "")
+    final = f"[{name[len(initial) :]}]".replace("[üè]", "[vè]")
+    if final not in FINALS or (f"[{name}]" in ALL_MARKS and not numbered):
+        return ""
+    return (f"[{initial}]" if initial else "") + final
 
-    return MARK_PATTERN.sub(known, text)
+
+def _with_tone(syllable: str, tone: int) -> str:
+    """``hao`` and 3 as ``hǎo``: the tone stands on a or e, on the o of ou, else on the last vowel."""
+    place = next((syllable.index(vowel) for vowel in ("a", "e", "ou") if vowel in syllable), None)
+    if place is None:
+        place = max((syllable.rfind(vowel) for vowel in _TONES), default=-1)
+    if place < 0:
+        return syllable
+    return syllable[:place] + _TONES[syllable[place]][tone - 1] + syllable[place + 1 :]
 
 
-def _balance(text: str, removed: list[str]) -> str:
-    """Drop each ``<x>`` or ``</x>`` mark that has no partner."""
-    open_at: dict[str, re.Match[str]] = {}
-    lonely: list[re.Match[str]] = []
-    for match in MARK_PATTERN.finditer(text):
+def _bracket(match: re.Match[str], removed: list[str]) -> str:
+    if match.group() in ALL_MARKS:
+        return match.group()
+    words = match.group(1).strip().split()
+    is_mark = len(words) == 1 and (_WORD.fullmatch(words[0]) or _syllable(words[0]))
+    if is_mark or _is_stage_direction(words):
+        removed.append(match.group())
+        return " "  # what stood on either side of it must not become a mark, or a control token, by joining up
+    return match.group()
+
+
+def _stage_direction(match: re.Match[str], removed: list[str]) -> str:
+    """``(laughs)`` and ``{pause}`` go, ``(see below)`` and ``{name}`` stay."""
+    if not _is_stage_direction(re.split("[ _-]", match.group(1))):
+        return match.group()
+    removed.append(match.group())
+    return " "
+
+
+def _is_stage_direction(words: list[str]) -> bool:
+    small = {word.lower() for word in words}
+    return bool(small & _SOUNDS) and small <= _SOUNDS | _MANNERS
+
+
+def _misplaced(found: list[re.Match[str]]) -> set[int]:
+    """Where an initial has no final right behind it, and where a vowel has no stress."""
+    places: set[int] = set()
+    for match, following in zip_longest(found, found[1:]):
+        joined = following is not None and following.start() == match.end() and following.group() in FINALS
+        if (match.group() in INITIALS and not joined) or match.group() in _VOWELS_BARE:
+            places.add(match.start())
+    return places
+
+
+def _lonely(found: list[re.Match[str]]) -> set[int]:
+    """Where a ``<x>`` or ``</x>`` has no partner."""
+    open_at: dict[str, int] = {}
+    lonely: set[int] = set()
+    for match in found:
         mark = match.group()
         if mark.startswith("</"):
             if open_at.pop("<" + mark[2:], None) is None:
-                lonely.append(match)
+                lonely.add(match.start())
         elif mark.startswith("<"):
             if mark in open_at:
-                lonely.append(match)
+                lonely.add(match.start())
             else:
-                open_at[mark] = match
-    for match in sorted([*lonely, *open_at.values()], key=lambda match: match.start(), reverse=True):
+                open_at[mark] = match.start()
+    return lonely | set(open_at.values())
+
+
+def _without(text: str, matches: list[re.Match[str]], removed: list[str]) -> str:
+    pieces: list[str] = []
+    start = 0
+    for match in matches:
         removed.append(match.group())
-        text = text[: match.start()] + text[match.end() :]
-    return text
+        pieces += [text[start : match.start()], " "]
+        start = match.end()
+    return "".join([*pieces, text[start:]])

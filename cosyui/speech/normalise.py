@@ -1,82 +1,132 @@
-"""Written text to spoken text: numbers, dates, units and signs become words in the language of their sentence.
+"""Written text to spoken text: numbers, dates, units and signs become words in the language around them.
 
-wetext does most of it. Before it, our own rules (`rules_zh`, `rules_en`) take what it is known to read wrongly: phone
-numbers, scores, ranges, versions, addresses, money; protected spans (addresses, names with digits such as ``A4`` or
-``iOS17``, the model's own marks) never reach it. Other languages than Chinese and English are left as written.
+Chinese is read by `rules_zh`, English by `rules_en`; other languages are left as they are written. The language is
+found for each stretch of text: an English clause within a Chinese sentence reads its numbers in English, single English
+words in a Chinese sentence do not.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from cosyui.speech import rules_en, rules_zh
+from cosyui.speech.language import detect_language, language_spans
 from cosyui.speech.markup import MARK_PATTERN
-from cosyui.speech.sanitise import detect_language
+from cosyui.speech.rules_en_words import MONTH_OF
 
-_CLOSERS = "\"'”’」』）)】》"
-# An ASCII mark ends a sentence only before a blank, the end or a non-ASCII character: addresses stay whole.
-_SENTENCE = re.compile(rf"(?:[。！？；;…]|[.!?]+(?=[{_CLOSERS}]*(?:\s|$|[^\x00-\x7f])))[{_CLOSERS}]*\s*")
+_CLOSERS = "\"'”’」』)）】》"
+_PASSES = 3
+"""One is enough for written language; among signs without sense, one sign gone may leave something to be read."""
 _ENDS = "。！？；…!?;."
 _LEADING = re.compile(r"^[\s，。！？；、：,.!?;:)）」』】》”’]+")
-_HAS_HAN = re.compile(r"[\u3400-\u9fff\U00020000-\U0003ffff]")
-_HAS_LATIN = re.compile(r"[A-Za-z]")
-_NEEDS_WETEXT = {
-    "zh": re.compile(r"[0-9①-⑳½¼¾℃℉°%‰]"),
-    "en": re.compile(r"[0-9$€£%&@=+]|\b[A-Z][a-z]{0,3}\.|[ap]\.m\."),
-}
+_HAN = re.compile(r"[\u3400-\u9fff\U00020000-\U0003ffff]")
+_LATIN = re.compile(r"[A-Za-z]")
+
+# A clause of English: at least three Latin words of which two are ordinary ones, not names such as iPhone 15 Pro Max.
+_ENGLISH_RUN = re.compile(r"[A-Za-z0-9$£€#@\"'(“‘][\x20-\x7e‘’“”–—…°€£½]*")
+_WORD = re.compile(r"(?<![A-Za-z0-9])(?:[A-Za-z]{2,}|[aI])(?![A-Za-z0-9])")
+_ORDINARY = re.compile(r"(?<![A-Za-z0-9])[a-z]{2,}(?![A-Za-z0-9])")
+_TRAILING_NUMBER = re.compile(r"[ \"'(]?[$#]?[0-9][0-9.,:/ -]*$")
+_MONTH = "|".join(MONTH_OF)
+_DAY = r"[0-9]{1,2}(?:st|nd|rd|th)?"
+_DATE = re.compile(
+    rf"(?<![A-Za-z0-9])(?:(?:{_MONTH})\.? {_DAY}(?:,? [12][0-9]{{3}})?|"
+    rf"{_DAY}(?: of)? (?:{_MONTH})(?:,? [12][0-9]{{3}})?|"
+    rf"(?:{_MONTH}),? [12][0-9]{{3}}|[0-9]{{1,4}}(?:st|nd|rd|th))(?![0-9A-Za-z])"
+)
+_NO_BLANK = re.compile(r"(?<=[\u2e80-\u9fff\uff00-\uffef]) +| +(?=[\u2e80-\u9fff\uff00-\uffef])")
 
 
 def normalise(text: str, language: str | None = None) -> str:
     """The spoken form of a sanitised text, on one line; each line of the input ends with a sentence mark.
 
-    ``language`` (``zh``, ``en``, ...) is that of the whole text, default by script; digits follow their sentence and,
-    where that has no letters, the text. Marks of the model are kept as they are. Never raises for any text.
+    ``language`` (``zh``, ``en``, ...) is that of the whole text, default by script; digits follow their stretch and,
+    where that has no letters, the text. Marks of the model are kept as they are. Never raises for any text; applying
+    it twice gives the same as once.
     """
     base = language or detect_language(text) or "zh"
-    lines = [_line(line.strip(), base) for line in text.split("\n")]
+    for _ in range(_PASSES):
+        before, text = text, _pass(text, base)
+        if text == before:
+            break
+    return text
+
+
+def _pass(text: str, base: str) -> str:
+    lines = [_line(re.sub(r"\s+", " ", line).strip(), base) for line in text.split("\n")]
     return _join([line for line in lines if line])
 
 
 def _join(lines: list[str]) -> str:
     """Lines on one line, with a blank where both neighbours are of a script that writes blanks."""
-    result = ""
+    result: list[str] = []
     for line in lines:
-        gap = " " if result and result[-1].isascii() and line[0].isascii() else ""
-        result += gap + line
-    return result
+        if result and result[-1][-1].isascii() and line[0].isascii():
+            result.append(" ")
+        result.append(line)
+    return "".join(result)
 
 
 def _line(line: str, base: str) -> str:
-    spoken: list[str] = []
-    for sentence in _sentences(line):
-        language = _sentence_language(sentence, base)
-        words = _sentence(sentence, language)
-        if words and spoken and not spoken[-1][-1:].isspace() and words[0].isascii() and spoken[-1][-1:] in ".!?;":
-            words = " " + words
-        spoken.append(words)
-    text = "".join(spoken).strip()
-    return _end_mark(text, base)
+    stretches = language_spans(line, base, base)
+    spoken = "".join(_READERS[language](text) if language in _READERS else text for text, language in stretches)
+    text = _LEADING.sub("", spoken)
+    return _end_mark(_NO_BLANK.sub("", text).strip() if base in _READERS else text, base)
 
 
-def _sentences(line: str) -> list[str]:
+def _between_marks(text: str, read: Callable[[str], str]) -> str:
     pieces: list[str] = []
     start = 0
-    for match in _SENTENCE.finditer(line):
-        pieces.append(line[start : match.end()])
+    for match in MARK_PATTERN.finditer(text):
+        pieces += [_padded(text[start : match.start()], read), match.group()]
         start = match.end()
-    if start < len(line):
-        pieces.append(line[start:])
-    return pieces
+    pieces.append(_padded(text[start:], read))
+    return "".join(pieces)
 
 
-def _sentence_language(sentence: str, base: str) -> str:
-    if base not in ("zh", "en"):
-        return base
-    if _HAS_HAN.search(sentence):
-        return "zh"
-    return "en" if _HAS_LATIN.search(MARK_PATTERN.sub("", sentence)) else base
+def _padded(text: str, read: Callable[[str], str]) -> str:
+    """The reading of ``text`` with a blank at either end where ``text`` has one."""
+    core = text.strip(" ")
+    if not core:
+        return text[:1]
+    return " " * (text[0] == " ") + read(core) + " " * (text[-1] == " ")
+
+
+def _english(text: str) -> str:
+    return _between_marks(text, rules_en.read)
+
+
+def _chinese(text: str) -> str:
+    return _between_marks(text, _mixed)
+
+
+def _mixed(text: str) -> str:
+    """Chinese with English words; a clause or a date of English in it is read as English."""
+    text = rules_zh.prepare(text)
+    pieces: list[str] = []
+    start = 0
+    for first, last in _english_parts(text):
+        pieces += [_padded(text[start:first], rules_zh.read), _padded(text[first:last], rules_en.read)]
+        start = last
+    pieces.append(_padded(text[start:], rules_zh.read))
+    return rules_zh.finish("".join(pieces))
+
+
+def _english_parts(text: str) -> Iterator[tuple[int, int]]:
+    """Where in a Chinese text English is spoken: clauses of several ordinary words, and dates of that form."""
+    for match in _ENGLISH_RUN.finditer(text):
+        run = match.group()
+        if _HAN.match(text, match.end()):
+            run = _TRAILING_NUMBER.sub("", run)
+        if len(_WORD.findall(run)) >= 3 and len(_ORDINARY.findall(run)) >= 2:
+            yield match.start(), match.start() + len(run)
+        else:
+            for date in _DATE.finditer(text, match.start(), match.end()):
+                yield date.span()
+
+
+_READERS: dict[str, Callable[[str], str]] = {"zh": _chinese, "en": _english}
 
 
 def _end_mark(text: str, base: str) -> str:
@@ -87,65 +137,5 @@ def _end_mark(text: str, base: str) -> str:
     trimmed = core.rstrip("，,、：:—-~ ")
     if not trimmed:
         return ""
-    wide = not trimmed.isascii() and bool(_HAS_HAN.search(trimmed) or base in ("zh", "ja"))
-    return trimmed + ("。" if wide or (base == "zh" and not _HAS_LATIN.search(trimmed)) else ".")
-
-
-def _sentence(text: str, language: str) -> str:
-    if language not in ("zh", "en"):
-        return re.sub(r"\s+", " ", text)
-    pieces: list[str] = []
-    start = 0
-    for match in MARK_PATTERN.finditer(text):
-        pieces += [_speak(text[start : match.start()], language), match.group()]
-        start = match.end()
-    pieces.append(_speak(text[start:], language))
-    joined = _LEADING.sub("", "".join(pieces))
-    return rules_zh.blanks(joined) if language == "zh" else re.sub(r"\s+", " ", joined)
-
-
-def _speak(text: str, language: str) -> str:
-    """One stretch without marks: our rules, then wetext on what they do not protect, then the signs still left."""
-    if not text.strip():
-        return text
-    rules: Any = rules_zh if language == "zh" else rules_en
-    prepared: str = rules.prepare(text)
-    pieces: list[str] = []
-    start = 0
-    for match in rules.PROTECTED.finditer(prepared):
-        if rules.is_plain(match.group()):
-            continue
-        pieces += [_wetext(prepared[start : match.start()], language), rules.protected(match.group())]
-        start = match.end()
-    pieces.append(_wetext(prepared[start:], language))
-    finished: str = rules.finish("".join(pieces))
-    return finished
-
-
-def _wetext(text: str, language: str) -> str:
-    """wetext on one stretch, keeping the blanks around it, which it would strip."""
-    core = text.strip()
-    if not core or not _NEEDS_WETEXT[language].search(core):
-        return text
-    lead = text[: len(text) - len(text.lstrip())]
-    tail = text[len(text.rstrip()) :]
-    spoken = _run_wetext(core, language)
-    if spoken is None:
-        # Its grammars have no path for some neighbours (0À): then each number is read for itself.
-        spoken = re.sub(r"[0-9]+", lambda run: _run_wetext(run.group(), language) or " ".join(run.group()), core)
-    return f"{lead}{spoken}{tail}"
-
-
-def _run_wetext(text: str, language: str) -> str | None:
-    """wetext's reading, None where its grammar has none."""
-    try:
-        return str(_normaliser(language).normalize(text)).replace('\\"', '"')
-    except (AssertionError, IndexError, RuntimeError):
-        return None
-
-
-@lru_cache(maxsize=2)
-def _normaliser(language: str) -> Any:
-    import wetext
-
-    return wetext.Normalizer(lang=language, operator="tn", remove_erhua=False)
+    wide = not trimmed.isascii() and bool(_HAN.search(trimmed) or base in ("zh", "ja"))
+    return trimmed + ("。" if wide or (base == "zh" and not _LATIN.search(trimmed)) else ".")

@@ -1,112 +1,107 @@
-"""Reading rules for English sentences, before and after wetext."""
+"""Reading rules for English sentences: the order of the kinds, arithmetic, the numbers that are left, and signs."""
 
 from __future__ import annotations
 
 import re
 
-from cosyui.speech.rules import LONG_URL, MAIL, URL, Rule, apply, apply_outside
-
-# wetext reads the answer "No." as "number".
-PROTECTED = re.compile(rf"{URL}|{MAIL}|\b[Nn]o\.(?! ?\d)")
-
-_CIRCLED = {chr(0x2460 + index): str(index + 1) for index in range(20)}
-_FRACTIONS = {
-    "½": "one half",
-    "⅓": "one third",
-    "⅔": "two thirds",
-    "¼": "one quarter",
-    "¾": "three quarters",
-    "⅛": "one eighth",
-}
-_SUBSCRIPT = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
-_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-_TENS = {"0": "hundreds", "1": "tens", "2": "twenties", "3": "thirties", "4": "forties", "5": "fifties", "6": "sixties",
-         "7": "seventies", "8": "eighties", "9": "nineties"}  # fmt: skip
-
-_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_DIGITS = {str(digit): word for digit, word in enumerate(_WORDS)}
-
-
-def _power(match: re.Match[str]) -> str:
-    exponent = match.group(1).translate(_SUPERSCRIPT)
-    return {"2": " squared", "3": " cubed"}.get(exponent, f" to the power of {exponent.replace('-', 'minus ')}")
-
-
-_BEFORE: tuple[Rule, ...] = (
-    # First of all, so that no later pattern meets a run of digits without bound.
-    (re.compile(r"[0-9]{16,}"), lambda m: " ".join(_DIGITS[digit] for digit in m.group())),
-    (re.compile("[" + "".join(_CIRCLED) + "]"), lambda m: _CIRCLED[m.group()]),
-    (re.compile(r"(\d+) ?([½⅓⅔¼¾⅛])"), lambda m: f"{m.group(1)} and {_FRACTIONS[m.group(2)]}"),
-    (re.compile(r"[½⅓⅔¼¾⅛]"), lambda m: _FRACTIONS[m.group()]),
-    (re.compile(r"[₀-₉]+"), lambda m: " " + " ".join(m.group().translate(_SUBSCRIPT)) + " "),
-    (re.compile(r"\b(1[0-9]|20)([1-9])0s\b"), lambda m: f"{m.group(1)} {_TENS[m.group(2)]}"),
-    (re.compile(r"\bNo\. ?(?=\d)"), "number "),
-    (re.compile(r"(\d+)['′](\d+)(?:[\"″]|'')"), r"\1 foot \2"),
-    (re.compile(r"(?<=\d)″"), " inches"),
-    (re.compile(r"(?<=[\dA-Za-z)]) ?\^ ?(-?\d+)"), r" to the power of \1"),
-    (re.compile(r"(?<=[\dA-Za-z)])([⁰¹²³⁴-⁹⁻]+)"), _power),
-    (re.compile(r"\b[vV](\d+(?:\.\d+)+)"), lambda m: "version " + " point ".join(m.group(1).split("."))),
-    (re.compile(r"(?<![\d.])(\d+(?:\.\d+){2,})(?![\d.]\d)"), lambda m: " dot ".join(m.group(1).split("."))),
-    (re.compile(r" ?(?:≥|>=) ?"), " is at least "),
-    (re.compile(r" ?(?:≤|<=) ?"), " is at most "),
-    (re.compile(r" ?≠ ?"), " is not equal to "),
-    (re.compile(r" ?≈ ?"), " is about "),
-    (re.compile(r"(?<=\w) ?× ?(?=\w)"), " times "),
-    (re.compile(r"(?<=\w) ?÷ ?(?=\w)"), " divided by "),
-    (re.compile(r" ?± ?"), " plus or minus "),
-    (re.compile(r"(?<=\w) ?= ?(?=[\w-])"), " equals "),
-    (re.compile(r"(?<=\w) ?< ?(?=[\w-])"), " is less than "),
-    (re.compile(r"(?<=\w) ?> ?(?=[\w-])"), " is greater than "),
-    (re.compile(r"(?<=\d) ?\+ ?(?=\d)"), " plus "),
-    (re.compile(r"(?<![A-Z'’-])[A-Z][A-Z'’-]*(?: [A-Z][A-Z'’-]*){2,}(?![A-Za-z0-9])"),
-     lambda m: m.group().lower() if len(m.group()) >= 14 else m.group()),
-    (re.compile(r"[‘’]"), "'"),
+from cosyui.speech.numbers_en import cardinal, digits, ordinal
+from cosyui.speech.rules import (
+    CIRCLED,
+    CIRCLED_CLASS,
+    FILE,
+    LONG_URL,
+    MAIL,
+    START,
+    URL,
+    Rule,
+    apply,
+    fold,
+    lower_titles,
+    table,
 )  # fmt: skip
+from cosyui.speech.rules_en_amounts import FRACTIONS, MONEY, PERCENT, RANGES, UNIT_RULES, N, spoken
+from cosyui.speech.rules_en_codes import CODES, NAMES
+from cosyui.speech.rules_en_math import FORMULAS, MATH
+from cosyui.speech.rules_en_times import CLOCKS, DATES, YEARS
+from cosyui.speech.rules_en_words import ABBREVIATIONS, ROMANS
 
-_AFTER: tuple[Rule, ...] = (
-    (re.compile(r"°"), " degrees"),
-    (re.compile(r"²"), " squared"),
-    (re.compile(r"³"), " cubed"),
-    (re.compile(r" ?& ?"), " and "),
-    (re.compile(r"(?<=\w)/(?=\w)"), " or "),
-    (re.compile(r"\s*[(（\[]\s*"), ", "),
-    (re.compile(r"\s*[)）\]](?=\s*(?:$|[,.!?;:]))"), ""),
-    (re.compile(r"\s*[)）\]]\s*"), ", "),
-    (re.compile(r"\s*(?:—+|–|--+|…|\.{2,})\s*(?=\S)"), ", "),
-    (re.compile(r"(?:—+|–|--+|…|\.{2,})\s*$"), "."),
-    (re.compile(r"[*#`|\\^~<>{}_=$€£¥§†‡→←↑↓“”\"«»•·]"), ""),
-    (re.compile(r"\s+(?=[,.!?;:])"), ""),
-    (re.compile(r",+(?=[,.!?;:])"), ""),
-)  # fmt: skip
+_ADDRESS_SIGNS = {
+    ".": "dot", "/": "slash", "\\": "backslash", "?": "question mark", "=": "equals", "&": "and", "@": "at",
+    "-": "dash", "_": "underscore", ":": "colon", "#": "hash", "%": "percent", "~": "tilde", "+": "plus",
+    "!": "exclamation mark", "$": "dollar", "*": "star", ";": "semicolon",
+}  # fmt: skip
 
 
-def prepare(text: str) -> str:
-    """What wetext reads wrongly, read right; addresses are left for `protected`."""
-    return apply_outside(text, PROTECTED, _BEFORE)
-
-
-def is_plain(token: str) -> bool:
-    """No protected English token is for wetext."""
-    return not token
-
-
-_SIGNS = {".": " dot ", "/": " slash ", "?": " question mark ", "=": " equals ", "&": " and ", "@": " at ",
-          "-": " dash ", "_": " underscore ", ":": " colon ", "#": " hash ", "%": " percent ", "~": " tilde ",
-          "+": " plus "}  # fmt: skip
-
-
-def protected(token: str) -> str:
+def _address(match: re.Match[str]) -> str:
     """An address as it is read out; a long link is only named."""
-    if token.lower() == "no.":
-        return token
-    if re.fullmatch(URL, token):
-        if len(token) > LONG_URL:
-            return "the link"
-        token = re.sub(r"^https?://", "", token).rstrip("/")
-    words = "".join(_SIGNS.get(char, f" {_DIGITS[char]} " if char in _DIGITS else char) for char in token)
-    return re.sub(r" +", " ", words).strip()
+    text = re.sub(r"^(?:https?|ftp)://", "", match[0])
+    if len(text) > LONG_URL and "@" not in text:
+        return "the link"
+    text = text.rstrip("/") if "://" in match[0] else text
+    words = "".join(f" {_ADDRESS_SIGNS[char]} " if char in _ADDRESS_SIGNS else char for char in text)
+    return re.sub(" +", " ", re.sub("[0-9]+", lambda run: f" {digits(run[0])} ", words)).strip()
 
 
-def finish(text: str) -> str:
-    """Signs that nobody read become words, pauses or nothing."""
-    return re.sub(r" +", " ", apply(text, _AFTER))
+_ADDRESSES: tuple[Rule, ...] = ((MAIL, _address), (URL, _address), (FILE, _address))
+_PREPARED = table(
+    (r"(?<![0-9A-Za-z.])\.(?=[0-9])", "0."),
+    (r"(?<![0-9A-Za-z])1-([0-9]{3})-(?=[A-Z]{4})", lambda m: f"one, {digits(m[1])}, "),
+    (r"(?<![0-9A-Za-z.])(100|1000)s\b", lambda m: {"100": "hundreds", "1000": "thousands"}[m[1]]),
+    (rf"(^|[.:;!?,]) ?({CIRCLED_CLASS}) ?(?=[A-Za-z])", lambda m: f"{m[1]} {CIRCLED[m[2]]}, "),
+    (rf"({CIRCLED_CLASS})(?={CIRCLED_CLASS}|[0-9])", lambda m: f"{CIRCLED[m[1]]}, "),
+    (CIRCLED_CLASS, lambda m: CIRCLED[m[0]]),
+    (r"№ ?(?=[0-9])|(?<![A-Za-z])N[Oo]\. ?#?(?=[0-9])", "number "),
+    (r"(?<![A-Za-z0-9&])# ?(?=[0-9]{1,9}(?![0-9A-Za-z]))", "number "),
+    (r"(?<![A-Za-z0-9.])\.(?=[A-Z]{2})", "dot "),
+    (r"#([A-Za-z0-9]\w*)", lambda m: "hashtag " + re.sub("(?<=[a-z0-9])(?=[A-Z])", " ", m[1])),
+    (r"(?<![A-Za-z0-9])([A-G])#(?![A-Za-z0-9])", r"\1 sharp"),
+    (r"@(?=\w)", " at "),
+    (r"(?<![A-Za-z0-9])w/o(?![A-Za-z0-9])", "without"),
+    (r"(?<![A-Za-z0-9])w/ ?(?=[A-Za-z0-9])", "with "),
+    (r"\band/or\b", "and or"),
+)  # fmt: skip
+
+_ORDINALS = table(
+    (rf"{START}([0-9]{{1,6}})(?:st|nd|rd|th)\b", lambda m: ordinal(m[1])),
+)
+_NUMBERS = table(
+    (r"(?<![0-9A-Za-z)]) ?[-–](?=[0-9])", " minus "),
+    (r"[0-9]{7,}(?!\.[0-9])", lambda m: cardinal(m[0]) if m[0][4:].strip("0") == "" else digits(m[0])),
+    (N, lambda m: spoken(m[0])),
+)  # fmt: skip
+_FINISH = table(
+    (r"[‘’]", "'"),
+    (r"(?<![A-Za-z])'(?!(?:s|d|m|t|ll|re|ve|em|til|cause|tis|twas|n)\b)|'(?![A-Za-z])(?<!s')", ""),
+    (r"[\"“”„«»]", ""),
+    (r" ?[(（【\[{]+ ?", ", "),
+    (r" ?[)）】\]}]+(?= ?(?:$|[,.!?;:]))", ""),
+    (r" ?[)）】\]}]+ ?", ", "),
+    (r" ?(?:—+|–+|--+|…+|\.{2,}) ?(?=[\w'])| - ", ", "),
+    (r" ?(?:—+|–+|--+|…+|\.{2,})", ". "),
+    (r"(?<=[a-z])/(?=[a-z])", " or "),
+    (r"[/|_\\]", " "),
+    (r"，|、", ", "),
+    (r"[^\w,.!?;:'’ 。！？；：-]|(?<![A-Za-z])-|-(?![A-Za-z])", ""),
+    (r" +", " "),
+    (r" +(?=[,.!?;:])", ""),
+    (r"[,;:]+(?=[,.!?;:])", ""),
+    (r"(?<=[.!?])[,;:]+", ""),
+)  # fmt: skip
+
+
+_PLAIN = re.compile("[a-z ]*")
+"""What no rule changes."""
+_ORDER = (
+    _ADDRESSES, ABBREVIATIONS, _PREPARED, DATES, CODES, CLOCKS, FORMULAS, YEARS, RANGES, MONEY, PERCENT, FRACTIONS,
+    UNIT_RULES, MATH, ROMANS, _ORDINALS, NAMES, _NUMBERS, _FINISH,
+)  # fmt: skip
+
+
+def read(text: str) -> str:
+    """An English stretch of text in spoken form."""
+    if _PLAIN.fullmatch(text):
+        return text
+    text = lower_titles(fold(text))
+    for rules in _ORDER:
+        text = apply(text, rules)
+    return lower_titles(text)

@@ -10,16 +10,29 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
-from cosyui.speech.markup import MARK_PATTERN
+from cosyui.model.added_tokens import PHONES, PINYIN
+from cosyui.speech.markup import FINALS, INITIALS, MARK_PATTERN
 
 Count = Callable[[str], int]
 
 _CLOSERS = "\"'”’」』）)】》"
-_SENTENCE_END = re.compile(rf"(?:[。！？!?；;…]+[{_CLOSERS}]*|\.+[{_CLOSERS}]*(?=\s|$|[^\x00-\x7f]))\s*")
-_CLAUSE_END = re.compile(rf"(?:[，、：—]+[{_CLOSERS}]*|[,:]+[{_CLOSERS}]*(?=\s|$|[^\x00-\x7f]))\s*")
-# What a hard cut may not go through while there is another place: a mark, a word of letters, a number.
-_ATOM = re.compile(rf"{MARK_PATTERN.pattern}|[^\W\d_\u3040-\u30ff\u3400-\u9fff]+(?:['’-][^\W\d_]+)*|\d+|.", re.DOTALL)
+# The lookbehinds keep a long row of the same sign from being looked at anew from each of them.
+_SENTENCE_END = re.compile(rf"(?:[。！？!?；;…]++[{_CLOSERS}]*+|(?<!\.)\.++[{_CLOSERS}]*+(?=\s|$|[^\x00-\x7f]))\s*+")
+_CLAUSE_END = re.compile(rf"(?:[，、：—]++[{_CLOSERS}]*+|(?<![,:])[,:]++[{_CLOSERS}]*+(?=\s|$|[^\x00-\x7f]))\s*+")
+_MARK = MARK_PATTERN.pattern
+_SPOKEN_MARK = (
+    rf"\[(?:{'|'.join(re.escape(mark[1:-1]) for mark in sorted((*PHONES, *PINYIN), key=len, reverse=True))})\]"
+)
+# What a hard cut may not go through while there is another place: the marks of a word, a word of letters, a number.
+_ATOM = re.compile(
+    rf"(?:{_SPOKEN_MARK})++|{_MARK}|[^\W\d_\u3040-\u30ff\u3400-\u9fff]+(?:['’-][^\W\d_]+)*|\d+|.", re.DOTALL
+)
+_SYLLABLE = re.compile(
+    rf"(?:{'|'.join(map(re.escape, INITIALS))})?(?:{'|'.join(map(re.escape, FINALS))})++|{_MARK}|.", re.DOTALL
+)
+_LONGEST_TOKEN = 12
 _CLINGS = frozenset("的了着过吗呢吧啊呀们地得儿")
 
 
@@ -39,6 +52,22 @@ class SplitLimits:
             raise ValueError("max_tokens must be at least 1")
 
 
+class Cut(Enum):
+    """What a segment ends with."""
+
+    SENTENCE = "sentence"
+    CLAUSE = "clause"
+    HARD = "hard"
+
+
+def last_cut(text: str) -> Cut:
+    """The kind of place at which a segment was cut off, by its last sign."""
+    last = MARK_PATTERN.sub("", text[-40:]).rstrip().rstrip(_CLOSERS)[-1:]
+    if last and last in "。！？!?；;….":
+        return Cut.SENTENCE
+    return Cut.CLAUSE if last and last in "，、：—,:" else Cut.HARD
+
+
 @dataclass(frozen=True)
 class _Unit:
     """A stretch that is not cut further; ``cost`` is that of a break after it."""
@@ -52,7 +81,7 @@ def split(text: str, count: Count, limits: SplitLimits | None = None) -> list[st
     """Segments of ``text`` in order, stripped of blanks at their ends; nothing else is lost or added.
 
     ``count`` gives the number of tokens of a text. Every segment has at most ``limits.max_tokens``, except that a
-    single character is never divided. ``count`` is called on O(n log n) characters in all.
+    single character or mark is never divided. ``count`` is called on O(n log n) characters in all.
     """
     limits = limits or SplitLimits()
     text = text.strip()
@@ -103,12 +132,13 @@ def _cut_after(text: str, pattern: re.Pattern[str]) -> list[str]:
 
 def _hard_cut(text: str, count: Count, limit: int) -> list[tuple[str, int]]:
     """Pieces of at most ``limit`` tokens with their sizes, by halving at the best place near the middle."""
-    size = max(1, count(text.strip()))
-    if size <= limit:
+    # So long a text is over the limit without counting: no token has that many letters, in the mean.
+    size = max(1, count(text.strip())) if len(text) <= _LONGEST_TOKEN * limit else None
+    if size is not None and size <= limit:
         return [(text, size)]
     place = _middle(text)
     if place is None:
-        return [(text, size)]
+        return [(text, size or max(1, count(text.strip())))]
     return _hard_cut(text[:place], count, limit) + _hard_cut(text[place:], count, limit)
 
 
@@ -118,10 +148,11 @@ def _middle(text: str) -> int | None:
     atoms = [match.start() for match in _ATOM.finditer(text)][1:]
     good = [place for place in atoms if text[place - 1].isspace() and abs(place - half) <= len(text) / 4]
     fair = [place for place in atoms if text[place] not in _CLINGS and not text[place].isspace()]
-    for places in (good, fair, atoms):
+    inside = [] if atoms else [match.start() for match in _SYLLABLE.finditer(text)][1:]
+    for places in (good, fair, atoms, inside):
         if places:
             return min(places, key=lambda place: abs(place - half))
-    return math.floor(half) if len(text) > 1 else None
+    return None
 
 
 def _best_breaks(units: list[_Unit], limits: SplitLimits) -> list[tuple[int, int]]:

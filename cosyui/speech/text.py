@@ -1,47 +1,52 @@
-"""All of a text's way from the user to segments in spoken form: sanitise, clean mark-up, normalise, split, check."""
+"""All of a text's way from the user to segments in spoken form: screen, lexicon, kana, normalise, split."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from cosyui.errors import InputError
 from cosyui.notice import Notice
-from cosyui.speech.markup import ALL_MARKS, MARK_PATTERN, clean_markup
+from cosyui.speech.kana import to_katakana
+from cosyui.speech.language import language_spans
+from cosyui.speech.lexicon import Lexicon
+from cosyui.speech.markup import ALL_MARKS, MARK_PATTERN, map_between_marks
 from cosyui.speech.normalise import normalise
-from cosyui.speech.sanitise import LANGUAGE_NAMES, detect_language, sanitise
-from cosyui.speech.split import Count, SplitLimits, split
+from cosyui.speech.passages import CLAUSE_PAUSE, HARD_CUT_PAUSE, SENTENCE_PAUSE, Passage
+from cosyui.speech.screen import Screened, TextRules, has_speech, screen
+from cosyui.speech.split import Count, Cut, SplitLimits, last_cut, split
 
-__all__ = ["PreparedText", "SplitLimits", "TextRules", "detect_language", "normalise", "prepare", "sanitise", "split"]
+__all__ = ["PreparedText", "Segment", "SplitLimits", "TextRules", "has_speech", "join", "prepare", "spoken_line"]
 
-KNOWN_LANGUAGES = frozenset(("zh", "en", "ja", "ko", "ru", "de", "fr", "es", "it"))
-"""What the released CosyVoice3 was trained on."""
+_PAUSES = {Cut.SENTENCE: SENTENCE_PAUSE, Cut.CLAUSE: CLAUSE_PAUSE, Cut.HARD: HARD_CUT_PAUSE}
+# What Chinese and English rules have words or pauses for; other languages have none for these signs.
+_UNSPOKEN = re.compile(r"[*#`|\\^~<>{}_=\[\]]")
+_SPAN_MARK = re.compile("|".join(mark for mark in ALL_MARKS if mark.startswith("<")))
+_RESERVE = 4
+"""Tokens of a segment that are kept free for marks which are closed and opened again at its ends."""
 
-_SPEAKABLE = re.compile(r"[^\W_]")
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of text that is spoken in one go, and the seconds of silence wanted after it (0 after the last)."""
+
+    text: str
+    pause: float
 
 
 @dataclass(frozen=True)
 class PreparedText:
-    """Segments in spoken form and in order, the language of the whole, and warnings in plain words."""
+    """Segments in spoken form and in order, the language of the whole, and remarks for the user."""
 
-    segments: tuple[str, ...]
+    segments: tuple[Segment, ...]
     language: str
     warnings: tuple[Notice, ...]
 
-
-@dataclass(frozen=True)
-class TextRules:
-    """What the checkpoint and the field allow.
-
-    ``marks`` may stand in the text; ``languages`` None means any (an unusual one gives a warning), else others are
-    refused; ``digits_language`` decides for a text without letters; ``field`` is the one that errors name.
-    """
-
-    marks: frozenset[str] = ALL_MARKS
-    languages: tuple[str, ...] | None = None
-    digits_language: str = "zh"
-    max_chars: int = 20_000
-    field: str = "text"
+    @property
+    def text(self) -> str:
+        """All that is spoken, on one line."""
+        return join([segment.text for segment in self.segments])
 
 
 def prepare(
@@ -51,52 +56,85 @@ def prepare(
     limits: SplitLimits | None = None,
     *,
     rules: TextRules | None = None,
+    lexicon: Lexicon | None = None,
 ) -> PreparedText:
     """Segments of at most ``limits.max_tokens`` tokens as ``count`` counts them, ready for the tokenizer.
 
-    ``language`` is a code such as ``zh``; None or ``auto`` means by script. Raises InputError with ``rules.field``:
-    ``text_empty``, ``text_nothing_to_speak``, ``text_too_long``, ``text_language_unsupported``.
+    Raises InputError as `screen` does.
     """
     rules = rules or TextRules()
-    name = rules.field
-    if len(text) > rules.max_chars:
-        raise InputError(
-            "text_too_long", f"The {name} has {len(text)} characters; {rules.max_chars} are allowed. Split it up.", name
-        )
-    clean = sanitise(text)
-    if not clean:
-        raise InputError("text_empty", f"The {name} is empty. Type what should be spoken.", name)
-    clean, warnings = clean_markup(clean, rules.marks)
-    chosen, language_warnings = _language(clean, language, rules)
-    segments = tuple(piece for piece in split(normalise(clean, chosen), count, limits) if has_speech(piece))
+    screened = screen(text, rules, language)
+    limits = limits or SplitLimits()
+    remarks: list[Notice] = []
+    segments: list[Segment] = []
+    for passage in screened.passages:
+        spoken = _spoken(passage, screened, lexicon, remarks)
+        pieces = [piece for piece in _balanced(spoken, count, limits) if has_speech(piece)]
+        segments += [Segment(piece, _PAUSES[last_cut(piece)]) for piece in pieces]
+        if segments:
+            # A passage of signs alone leaves its pause to the one before it.
+            segments[-1] = replace(segments[-1], pause=max(passage.pause, 0.0 if pieces else segments[-1].pause))
     if not segments:
         raise InputError(
-            "text_nothing_to_speak", f"There is nothing to speak in the {name}: type words, not only signs.", name
+            "text_nothing_to_speak" if rules.field == "text" else f"{rules.field}_missing",
+            f"There is nothing to speak in the {rules.field}: type words, not only signs.",
+            rules.field,
         )
-    return PreparedText(segments, chosen, (*warnings, *language_warnings))
+    segments[-1] = replace(segments[-1], pause=0.0)
+    return PreparedText(tuple(segments), screened.language, (*screened.warnings, *dict.fromkeys(remarks)))
 
 
-def has_speech(text: str) -> bool:
-    """Whether a normalised text has a letter, a digit or a mark of the model, which is all that makes sound."""
-    return bool(_SPEAKABLE.search(text) or MARK_PATTERN.search(text))
+def spoken_line(text: str, rules: TextRules, lexicon: Lexicon | None = None) -> PreparedText:
+    """The whole text in spoken form as one segment, for a transcript. Raises InputError as `screen` does."""
+    whole = prepare(text, len, None, SplitLimits(max_tokens=1 << 30), rules=rules, lexicon=lexicon)
+    return replace(whole, segments=(Segment(whole.text, 0.0),))
 
 
-def _language(text: str, language: str | None, rules: TextRules) -> tuple[str, tuple[Notice, ...]]:
-    asked = None if language in (None, "", "auto") else language
-    found = detect_language(MARK_PATTERN.sub("", text))
-    chosen = asked or found or rules.digits_language
-    if rules.languages is not None:
-        # A declared language does not help if the script is one that the voice has no sounds for.
-        for code in (chosen, found or chosen):
-            if code not in rules.languages:
-                able = " and ".join(LANGUAGE_NAMES[known] for known in rules.languages)
-                raise InputError(
-                    "text_language_unsupported",
-                    f"This voice speaks {able}; the {rules.field} is in {LANGUAGE_NAMES.get(code, code)}.",
-                    rules.field,
-                )
-    if chosen not in KNOWN_LANGUAGES:
-        name = LANGUAGE_NAMES.get(chosen, chosen)
-        sentence = "The model was not trained on {language}; the result may not be understandable."
-        return chosen, (Notice.of("language_unknown", sentence, language=name),)
-    return chosen, ()
+def join(pieces: list[str]) -> str:
+    """Pieces on one line, with a blank where both neighbours are of a script that writes blanks."""
+    result: list[str] = []
+    for before, piece in pairwise(["", *pieces]):
+        last, first = MARK_PATTERN.sub("", before[-40:])[-1:], MARK_PATTERN.sub("", piece[:40])[:1]
+        if before and last.isascii() and first.isascii():
+            result.append(" ")
+        result.append(piece)
+    return "".join(result)
+
+
+def _spoken(passage: Passage, screened: Screened, lexicon: Lexicon | None, remarks: list[Notice]) -> str:
+    """A passage in spoken form, each run of sentences in its own language."""
+    text = lexicon.apply(passage.text) if lexicon else passage.text
+    spoken: list[str] = []
+    for span, language in language_spans(text, screened.language, screened.asked):
+        if language == "ja":
+            span = to_katakana(span, remarks)
+        if language not in ("zh", "en"):
+            span = map_between_marks(span, lambda part: _UNSPOKEN.sub(" ", part))
+        if words := normalise(span, language).strip():
+            spoken.append(words)
+    return join(spoken)
+
+
+def _balanced(text: str, count: Count, limits: SplitLimits) -> list[str]:
+    """Segments in each of which ``<strong>`` and its like are closed, and opened again in the next."""
+    if not _SPAN_MARK.search(text):
+        return split(text, count, limits)
+    limits = replace(limits, max_tokens=max(1, limits.max_tokens - _RESERVE))
+    is_open: list[str] = []
+
+    def follow(match: re.Match[str]) -> str:
+        mark = match.group()
+        if not mark.startswith("</"):
+            is_open.append(mark)
+        elif (partner := "<" + mark[2:]) in is_open:
+            is_open.remove(partner)
+        else:
+            return ""  # it was opened before a pause
+        return mark
+
+    pieces: list[str] = []
+    for piece in split(text, count, limits):
+        head = "".join(is_open)
+        piece = _SPAN_MARK.sub(follow, piece)
+        pieces.append(f"{head}{piece}{''.join('</' + mark[1:] for mark in reversed(is_open))}")
+    return pieces

@@ -1,70 +1,131 @@
-"""Mark-up: the model's marks stay, everything else of that kind is never spoken."""
+"""Marks: the model's own stay where they make sense, everything else of that kind goes, with a remark that helps."""
 
 from __future__ import annotations
 
 import pytest
 
-from cosyui.speech.markup import clean_markup, strip_prefix
-
-PREFIX = "You are a helpful assistant."
-
-CLEANED = {
-    "他讲到一半[laughter]，笑了[breath]。": "他讲到一半[laughter]，笑了[breath]。",
-    "一半[laugh]，停了[uv_break]一下。": "一半，停了一下。",
-    "对报道[ji3]予好评": "对报道予好评",
-    "[h][ǎo]的": "[h][ǎo]的",
-    "<strong>非常</strong>重要": "<strong>非常</strong>重要",
-    "<strong>非常": "非常",
-    "非常</strong>重要": "非常重要",
-    "<strog>非常</strog>": "非常",
-    '<speak>你好<break time="500ms"/>再见</speak>': "你好, 再见",
-    "1<x<5, a <b and c> d": "1<x<5, a <b and c> d",
-    "# 今日要点\n- **天气**：晴\n- `代码`已提交\n\n***\n1. 喝水": "今日要点\n天气：晴\n代码已提交\n1, 喝水",
-    "* **Step one**: read [the guide](https://example.com)": "Step one: read the guide",
-    "| 名称 | 数量 |\n|---|---|\n| 苹果 | 3 |": "名称，数量\n苹果，3",
-    "```python\nx = 1\n```\n好": "x = 1\n好",
-    "周末见(๑•̀ㅂ•́)و，别迟到": "周末见，别迟到",
-    "好(^_^)的": "好的",
-    "f(x)和(例如)还有(3)": "f(x)和(例如)还有(3)",
-    "snake_case_name 2*3*4": "snake_case_name 2*3*4",
-}
+from cosyui.model.added_tokens import PHONES, PINYIN
+from cosyui.speech.markup import ALL_MARKS, FINALS, INITIALS, MARK_PATTERN, clean_marks, remarks, suggestion
 
 
-@pytest.mark.parametrize(("text", "expected"), CLEANED.items())
-def test_clean_markup(text: str, expected: str) -> None:
-    assert clean_markup(text)[0] == expected
+def cleaned(text: str, marks: frozenset[str] = ALL_MARKS) -> tuple[str, list[str]]:
+    removed: list[str] = []
+    return " ".join(clean_marks(text, marks, removed).split()), removed
 
 
-def test_what_was_left_out_is_said() -> None:
-    _, warnings = clean_markup("一半[laugh]，<strong>停了[laugh]")
-    assert len(warnings) == 1
-    assert str(warnings[0]).count("[laugh]") == 1
-    assert "<strong>" in str(warnings[0])
-    assert clean_markup("好的[breath]") == ("好的[breath]", ())
+KEPT = [
+    "他讲到一半[laughter]，笑了[breath]。",
+    "[h][ǎo]的",
+    "[x][i][e]",
+    "[ài]好",
+    "say [HH][AH0][L][OW1] [W][ER1][L][D] now",
+    "<strong>非常</strong>重要",
+    "<strong>很<laughter>好</laughter></strong>",
+    "1<x<5, a <b and c> d",
+    "[注1]和[3]，【重点】[见下文][see the note below]",
+    "f(x)和(例如)还有(3)",
+    "{name} (see below)",
+]
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_what_is_no_wrong_mark_stays(text: str) -> None:
+    assert cleaned(text) == (text, [])
+
+
+GONE = {
+    "一半[laugh]，停了[uv_break]一下。": ("一半 ，停了 一下。", ["[laugh]", "[uv_break]"]),
+    "对报道[ji3]予好评": ("对报道 予好评", ["[ji3]"]),
+    "[INST]好[/INST]的": ("好 的", ["[INST]", "[/INST]"]),
+    "读[hǎo]": ("读", ["[hǎo]"]),
+    "读[h]好[zh] [ǎo]": ("读 好 [ǎo]", ["[h]", "[zh]"]),
+    "[h][h][ǎo]": ("[h][ǎo]", ["[h]"]),
+    "[HH][AH][L]": ("[HH] [L]", ["[AH]"]),
+    "<strong>非常": ("非常", ["<strong>"]),
+    "非常</strong>重要": ("非常 重要", ["</strong>"]),
+    "<strong>一<strong>二</strong>": ("<strong>一 二</strong>", ["<strong>"]),
+    "He (laughs softly) said [long pause] {pause}.": (
+        "He said .", ["[long pause]", "(laughs softly)", "{pause}"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "outcome"), GONE.items())
+def test_what_is_no_mark_or_stands_alone_goes(text: str, outcome: tuple[str, list[str]]) -> None:
+    assert cleaned(text) == outcome
 
 
 def test_marks_that_the_model_does_not_take_go_too() -> None:
-    text, warnings = clean_markup("好[breath][h][ǎo]", frozenset({"[h]", "[ǎo]"}))
-    assert text == "好[h][ǎo]"
-    assert "[breath]" in str(warnings[0])
+    assert cleaned("好[breath][h][ǎo]", frozenset({"[h]", "[ǎo]"})) == ("好 [h][ǎo]", ["[breath]"])
 
 
-STRIPPED = {
-    f"{PREFIX}<|endofprompt|>你好": "你好",
-    f"{PREFIX}<|endofprompt|><|endofprompt|>你好": "你好",
-    f"{PREFIX}<|endofprompt|>。你好": "你好",
-    f"  {PREFIX} 你好": "你好",
-    "<|endofprompt|>你好": "你好",
-    "你好": "你好",
-    PREFIX: PREFIX,
+@pytest.mark.parametrize("text", ["<[laugh]|endofprompt|>", "[[laugh]breath]", "[h][laugh][ǎo]"])
+def test_what_closes_up_around_a_removed_mark_is_no_new_one(text: str) -> None:
+    result, removed = cleaned(text)
+    assert removed
+    assert "<|" not in result
+    assert "[breath]" not in result
+    assert "[h][ǎo]" not in result
+
+
+SUGGESTED = {
+    "[hao3]": "[h][ǎo]",
+    "[ji3]": "[j][ǐ]",
+    "[zhuang1]": "[zh][uāng]",
+    "[er2]": "[ér]",
+    "[a3]": "[ǎ]",
+    "[nv3]": "[n][ǚ]",
+    "[nü3]": "[n][ǚ]",
+    "[yue4]": "[y][uè]",
+    "[liu2]": "[l][iú]",
+    "[gui4]": "[g][uì]",
+    "[dou1]": "[d][ōu]",
+    "[de5]": "[d][e]",
+    "[hǎo]": "[h][ǎo]",
+    "[lüè]": "[l][vè]",
+    "[AH]": "[AH0], [AH1] or [AH2]",
+    "[AH9]": "[AH0], [AH1] or [AH2]",
+    "[ah1]": "[AH1]",
+    "[hh]": "[HH]",
+    "[Breath]": "[breath]",
+    "[LAUGHTER]": "[laughter]",
+    "[laugh]": "[laughter]",
+    "[breathe]": "[breath]",
+    "[quickbreath]": "[quick_breath]",
+    "<strog>": "<strong></strong>",
+    "</strog>": "<strong></strong>",
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), STRIPPED.items())
-def test_the_prompt_prefix_is_ours(text: str, expected: str) -> None:
-    assert strip_prefix(text, PREFIX) == expected
+@pytest.mark.parametrize(("mark", "instead"), SUGGESTED.items())
+def test_a_near_miss_is_told_what_to_write(mark: str, instead: str) -> None:
+    assert suggestion(mark) == instead
+    assert set(MARK_PATTERN.findall(instead)) <= ALL_MARKS
 
 
-def test_a_target_text_may_say_the_words_of_the_prefix() -> None:
-    assert strip_prefix(f"{PREFIX} Is it?", PREFIX, only_if_marked=True) == f"{PREFIX} Is it?"
-    assert strip_prefix(f"{PREFIX}<|endofprompt|>Is it?", PREFIX, only_if_marked=True) == "Is it?"
+@pytest.mark.parametrize("mark", ["[uv_break]", "[music]", "[x7]", "[ǎo]", "[breath]", "<prosody>", "[zzz]"])
+def test_no_suggestion_where_nothing_is_near(mark: str) -> None:
+    assert suggestion(mark) == ""
+
+
+def test_remarks_name_the_mark_and_come_once() -> None:
+    told = [str(remark) for remark in remarks(["[hao3]", "[h]", "[uv_break]", "[hao3]", "<prosody>"])]
+    assert len(told) == 3
+    assert "[hao3]" in told[0]
+    assert "[h][ǎo]" in told[0]
+    assert "final" in told[1]
+    assert "[uv_break], <prosody>" in told[2]
+    assert len(remarks(f"[tag{number}]" for number in range(1000))) == 1
+
+
+def test_every_pinyin_mark_is_an_initial_or_a_final() -> None:
+    assert frozenset(PINYIN) == INITIALS | FINALS
+    assert not INITIALS & FINALS
+    assert {f"[{letters}]" for letters in ("zh", "b", "y")} <= INITIALS
+
+
+@pytest.mark.parametrize("mark", sorted(ALL_MARKS - set(PHONES) - set(PINYIN)))
+def test_every_sound_of_the_model_is_kept(mark: str) -> None:
+    pair = mark.replace("/", "")
+    text = f"好{pair}的{pair.replace('<', '</')}吧" if mark.startswith("<") else f"好{mark}吧"
+    assert cleaned(text) == (text, [])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyui.speech.sanitise import detect_language, sanitise
+from cosyui.speech.sanitise import sanitise
 
 CASES = {
     "plain text stays": ("今天天气不错。", "今天天气不错。"),
@@ -17,11 +17,29 @@ CASES = {
     "bidi override": ("safe \u202egnp.exe\u202c text", "safe gnp.exe text"),
     "private use": ("前缀\ue000后缀", "前缀后缀"),
     "emoji": ("开心😀🎉，吃火锅🍲吧！", "开心，吃火锅吧！"),
-    "emoji with joiner and skin": ("a👩🏽‍🚀b", "ab"),
-    "keycap": ("1️⃣ 开始", "1 开始"),
+    "emoji with joiner and skin": ("好👩🏽‍🚀的", "好的"),
+    "emoji for a blank": ("job👏see", "job see"),
+    "flag": ("去🇯🇵玩", "去玩"),
+    "ornaments": ("★好☆的♥", "好的"),
+    "keycap": ("1️⃣ 开始，按2⃣和0️⃣", "① 开始，按②和0"),
     "blanks": ("a\u00a0\u3000 b\t c", "a b c"),
-    "line breaks": ("a\r\n\r\n  b\u2028c\x0bd", "a\nb\nc\nd"),
+    "line breaks": ("a\r\n  b\u2028c\x0bd", "a\nb\nc\nd"),
+    "blank lines": ("a\r\n\r\n \n b\n\n", "a\n\nb"),
     "full-width letters and digits": ("ＡＢＣ２０２４％", "ABC2024%"),
+    "full-width marks of Chinese stay": ("好，的！（是）：；？", "好，的！（是）：；？"),
+    "mathematical letters": ("𝐇𝐞𝐥𝐥𝐨 𝓌ℴ𝓇𝓁𝒹 ⓐ🄱", "Hello world aB"),
+    "ligatures": ("oﬃce ﬁne", "office fine"),
+    "half-width kana": ("ｶﾞｷﾞ｡", "ガギ。"),
+    "compatibility": ("㍿⾃㌔", "株式会社自キロ"),
+    "what the rules read stays": ("①²½Ⅳ№", "①²½Ⅳ№"),
+    "dashes": ("−5 re‑use", "-5 re-use"),
+    "apostrophes": ("don´t", "don't"),
+    "heaped diacritics": ("H̷̢̛e̶̢̛l̵̢̛lo", "Hello"),
+    "struck through": ("o̶l̶d̶", "old"),
+    "real diacritics stay": ("ệ ǘ m̀ й が", "ệ ǘ m̀ й が"),
+    "lonely diacritic": ("一\u0301。", "一。"),
+    "invisible letters": ("a\u3164b\u115fc", "abc"),
+    "entities": ("AT&amp;T &lt;b&gt; a&nbsp;b", "AT&T <b> a b"),
     "composed": ("cafe\u0301", "café"),
     "lone surrogate": ("a\ud800b", "ab"),
     "square metre": ("25㎡", "25m²"),
@@ -32,6 +50,8 @@ CASES = {
     "half a control token": ("a <| b |> c", "a b c"),
     "hidden inside each other": ("a<<|x|>|endofprompt|>b", "ab"),
     "invisible characters between": ("<\u200b|endofprompt|\u200b>", ""),
+    "spelled as entities": ("a&lt;|endofprompt|&gt;b&amp;lt;|x|>", "ab"),
+    "emoji inside": ("<😀|endofprompt|😀>", "< |endofprompt| >"),
 }
 
 
@@ -57,22 +77,27 @@ def test_sanitise_is_idempotent_and_leaves_no_command(text: str) -> None:
     assert not [char for char in once if unicodedata.category(char) in bad and char != "\n"]
 
 
-LANGUAGES = {
-    "今天天气不错": "zh",
-    "用meeting这个词": "zh",
-    "Hello there": "en",
-    "わたしの妹は25歳で、東京に住んでいます。": "ja",
-    "カタカナ テスト": "ja",
-    "鲜の每日牛奶已经送到你家门口了": "zh",
-    "안녕하세요": "ko",
-    "Завтра утром": "ru",
-    "مرحبا": "ar",
-    "שלום": "he",
-    "2026": "",
-    "": "",
-}
+FACES = [
+    "(^_^)", "(๑•̀ㅂ•́)و✧", "¯\\_(ツ)_/¯", "(ಥ﹏ಥ)", "ʕ•ᴥ•ʔ", "(づ｡◕‿‿◕｡)づ", "ヽ(✿ﾟ▽ﾟ)ノ", "(｡・ω・｡)", "(T_T)",
+    "(；´д｀)",
+    "( ͡° ͜ʖ ͡°)", "o(╥﹏╥)o", "m(_ _)m", "\\(^o^)/", "(눈_눈)", "┐(´д`)┌",
+    "(ノ◕ヮ◕)ノ*:･ﾟ✧", "٩(◕‿◕)۶", "^_^", "T_T", ">_<", ":-)", ";)",
+    ":D", ":-):-)", "ಠ_ಠ", "(￣▽￣)", "(≧▽≦)",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "language"), LANGUAGES.items())
-def test_language_by_script(text: str, language: str) -> None:
-    assert detect_language(text) == language
+@pytest.mark.parametrize("face", FACES)
+def test_drawn_faces_go(face: str) -> None:
+    assert sanitise(f"周末见{face}，别迟到") == "周末见，别迟到"
+    assert sanitise(f"See you {face} on Monday") == "See you on Monday"
+
+
+@pytest.mark.parametrize(
+    "words",
+    str.split(
+        "f(x) (例如) (3) (x±y) (a→b→c) (%) (T) （笑） 2^3^4 x>_<y 5:3 http://a.b/c (见下:) "
+        "(≥5) ($5) (U.S.) (ω) 时间:(上午) (v_1) (キノコ) ((a)b) (α,β)"
+    ),
+)
+def test_words_in_brackets_stay(words: str) -> None:
+    assert sanitise(f"甲{words}乙") == f"甲{words}乙"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyui.speech.markup import MARK_PATTERN
-from cosyui.speech.split import SplitLimits, split
+from cosyui.speech.split import Cut, SplitLimits, last_cut, split
 
 
 def letters(text: str) -> int:
@@ -49,15 +49,48 @@ def test_nothing_is_lost_and_no_segment_is_too_long(pieces: list[str], limit: in
     segments = split(text, count, SplitLimits(max_tokens=limit))
     assert squeezed("".join(segments)) == squeezed(text)
     assert all(segment == segment.strip() and segment for segment in segments)
-    assert all(count(segment) <= limit or len(segment) == 1 for segment in segments)
+    assert all(count(segment) <= limit or len(segment) == 1 or MARK_PATTERN.fullmatch(segment) for segment in segments)
 
 
-@given(PIECES, st.integers(12, 40))
+@given(PIECES, st.integers(1, 40))
 def test_marks_are_never_cut(pieces: list[str], limit: int) -> None:
     text = "".join(pieces)
     segments = split(text, letters, SplitLimits(max_tokens=limit))
     found = [mark for segment in segments for mark in MARK_PATTERN.findall(segment)]
     assert found == MARK_PATTERN.findall(text)
+
+
+@pytest.mark.parametrize("limit", [3, 5, 8, 13])
+def test_the_marks_of_a_word_stay_together_while_there_is_another_place(limit: int) -> None:
+    def marks(text: str) -> int:
+        return len(MARK_PATTERN.sub("#", text))
+
+    words = ["[K][UW2][B]", "[h][ǎo]", "[n][ǐ]", "的"]
+    for segment in split("的".join(words * 6), marks, SplitLimits(max_tokens=limit)):
+        assert marks(segment) <= limit
+        assert re.fullmatch(r"(?:\[K\]\[UW2\]\[B\]|\[h\]\[ǎo\]|\[n\]\[ǐ\]|的)+", segment)
+    for segment in split("[h][ǎo]" * 20, marks, SplitLimits(max_tokens=limit)):
+        assert segment.startswith("[h]")
+        assert segment.endswith("[ǎo]")
+
+
+ENDS = {
+    "好。": Cut.SENTENCE,
+    "好！”": Cut.SENTENCE,
+    "Well...": Cut.SENTENCE,
+    "好。[breath]": Cut.SENTENCE,
+    "好，": Cut.CLAUSE,
+    "then:": Cut.CLAUSE,
+    "好，</strong>": Cut.CLAUSE,
+    "好的": Cut.HARD,
+    "boat": Cut.HARD,
+    "": Cut.HARD,
+}
+
+
+@pytest.mark.parametrize(("text", "cut"), ENDS.items())
+def test_where_a_segment_was_cut(text: str, cut: Cut) -> None:
+    assert last_cut(text) is cut
 
 
 def test_a_text_that_fits_is_one_segment() -> None:
