@@ -1,49 +1,44 @@
-"""A prompt clip from outside: decoded within bounds, checked, made mono and level, with a report in plain words."""
+"""A prompt clip from outside: decoded within bounds, trimmed to its speech, level, with a report in plain words."""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cosyui.engine.request import PromptClip
-from cosyui.errors import InputError
+from cosyui.speech.clip_decode import decode
+from cosyui.speech.clip_mix import DECODE_SECONDS, Samples, Sound, refused
+from cosyui.speech.clip_report import ClipReport, advice_on, changes_of
+from cosyui.speech.clip_speech import HOP, Speech, find_speech
+from cosyui.speech.clip_window import best_window
 
-Samples = NDArray[np.float32]
-
-MIN_RATE, MAX_RATE = 8_000, 192_000
-GOOD_RATE = 16_000
-MAX_CHANNELS = 8
 DEFAULT_MAX_BYTES = 32 << 20
-FORMATS = "WAV, FLAC, MP3, OGG, Opus, AIFF"
-
 SILENT_DBFS = -65.0
-"""The loudest half second below this: nothing was recorded."""
-QUIET_DBFS = -42.0
-"""RMS below this is raised to ``TARGET_DBFS``; the model copies the level of its prompt."""
-TARGET_DBFS = -25.0
+"""The loudest half second of speech below this: nothing was recorded."""
+LEAST_SPEECH = 1.0
+"""Seconds of speech without which there is no voice to copy."""
+MARGIN = 0.2
+"""Seconds that are left before and after the speech."""
+TARGET_DBFS = -23.0
+"""Level that every clip's speech is brought to: the model copies the level of its prompt."""
 PEAK_LIMIT = 0.95
-CLIPPING_SHARE = 1e-3
-GOOD_SECONDS = (5.0, 13.0)
+REPAIRABLE = 1e-3
+"""Share of damaged samples up to which lines are drawn over them."""
+CUT_SECONDS = 13.0
+"""Length of the best part of a long recording."""
 
 
-@dataclass(frozen=True)
-class ClipReport:
-    """What was found in the file (before any change of level); ``warnings`` are advice in plain words."""
+class Limits(NamedTuple):
+    """What a clip may be; seconds and bytes."""
 
-    seconds: float
-    sample_rate: int
-    channels: int
-    peak_dbfs: float
-    rms_dbfs: float
-    warnings: tuple[str, ...]
+    min_seconds: float = 3.0
+    max_seconds: float = 30.0
+    max_bytes: int = DEFAULT_MAX_BYTES
 
 
 def load_clip(
@@ -53,154 +48,126 @@ def load_clip(
     max_seconds: float = 30.0,
     max_bytes: int = DEFAULT_MAX_BYTES,
     transcript: str = "",
+    cut_over: float | None = None,
 ) -> tuple[PromptClip, ClipReport]:
-    """Decode and check a clip: mono float32 in [-1, 1], DC removed, too quiet ones raised; the rate stays.
+    """`read_source`, then `prepare`: a prompt clip from a file or the bytes of one."""
+    limits = Limits(min_seconds, max_seconds, max_bytes)
+    clip, report = prepare(read_source(source, max_bytes), limits, cut_over=cut_over)
+    return replace(clip, transcript=transcript), report
 
-    At most ``max_bytes`` are read and at most ``max_seconds`` + 1 s decoded, whatever the header says. Raises
-    InputError (field ``clip``): ``clip_missing``, ``clip_empty_file``, ``clip_too_large``, ``clip_unreadable``,
-    ``clip_sample_rate``, ``clip_not_finite``, ``clip_too_short``, ``clip_too_long``, ``clip_silent``.
+
+def read_source(source: Path | bytes | None, max_bytes: int) -> bytes:
+    """The bytes of a file, read once and never more than allowed.
+
+    Raises InputError (field ``clip``): ``clip_missing``, ``clip_empty_file``, ``clip_too_large``, ``clip_unreadable``.
     """
-    _check_size(source, max_bytes)
-    assert source is not None
-    frames, rate = _decode(source, max_seconds + 1.0)
-    if not np.isfinite(frames).all():
-        raise _error("clip_not_finite", "The clip contains invalid samples (NaN or infinity). Export it again as WAV.")
-    seconds = len(frames) / rate
-    _check_length(seconds, min_seconds, max_seconds)
-    wave = _to_mono(frames)
-    wave -= wave.mean(dtype=np.float64).astype(np.float32)
-    _check_loud_enough(wave, rate)
-    peak, rms = _dbfs(float(np.abs(wave).max())), _rms_dbfs(wave)
-    clipped = float((np.abs(frames) >= 0.999).mean())
-    warnings = _warnings(seconds, rate, rms, clipped)
-    report = ClipReport(seconds, rate, frames.shape[1], peak, rms, warnings)
-    return PromptClip(samples=_level(wave, rms), sample_rate=rate, transcript=transcript), report
-
-
-def _error(code: str, message: str) -> InputError:
-    return InputError(code, message, "clip")
-
-
-def _check_size(source: Path | bytes | None, max_bytes: int) -> None:
     if source is None:
-        raise _error("clip_missing", "Upload or record a prompt clip of 3 to 30 seconds.")
-    try:
-        size = len(source) if isinstance(source, bytes) else source.stat().st_size
-        regular = isinstance(source, bytes) or source.is_file()
-    except OSError:
-        raise _error("clip_missing", "The prompt clip is no longer there. Upload it again.") from None
-    if not regular:
-        raise _error("clip_unreadable", "The prompt clip is not a file. Upload an audio file.")
-    if size == 0:
-        raise _error("clip_empty_file", "The file of the prompt clip is empty (0 bytes). Upload it again.")
-    if size > max_bytes:
-        raise _error(
-            "clip_too_large", f"The clip's file has {size / 2**20:.1f} MB; {max_bytes / 2**20:.0f} MB are allowed."
-        )
+        raise refused("clip_missing", "Upload or record a clip of the voice, 3 to 30 seconds long.")
+    if isinstance(source, Path):
+        try:
+            if not source.is_file() and source.exists():
+                raise refused("clip_unreadable", "The prompt clip is not a file. Upload an audio file.")
+            with source.open("rb") as file:
+                source = file.read(max_bytes + 1)
+        except OSError:
+            raise refused("clip_missing", "The prompt clip is no longer there. Upload it again.") from None
+    if not source:
+        raise refused("clip_empty_file", "The file of the prompt clip is empty (0 bytes). Upload it again.")
+    if len(source) > max_bytes:
+        raise refused("clip_too_large", f"The clip's file is too large; {max_bytes / 2**20:.0f} MB are allowed.")
+    return source
 
 
-@contextmanager
-def _opened(source: Path | bytes) -> Iterator[Any]:
-    """The file as soundfile opens it; whatever the decoder says becomes one clear error."""
+def prepare(data: bytes, limits: Limits, *, cut_over: float | None = None) -> tuple[PromptClip, ClipReport]:
+    """Mono float32 speech in [-1, 1] at its own rate (48 kHz at most), without DC, level, without dead air at the ends.
+
+    Pauses stay as they are, so that a transcript stays true. With ``cut_over``, a clip whose speech is longer than
+    that many seconds is cut to its best part; such a report has ``cut`` set, and a transcript of the recording is none
+    of the clip.
+
+    Raises InputError (field ``clip``): those of `decode`; ``clip_not_finite``, ``clip_too_short``, ``clip_too_long``
+    (it can be cut), ``clip_far_too_long`` (it was not read to its end), ``clip_silent``, ``clip_no_speech``.
+    """
+    sound = decode(data)
+    _check_sound(sound, limits)
+    wave = sound.wave - sound.wave.mean(dtype=np.float64).astype(np.float32)
+    speech = find_speech(wave, sound.rate)
+    _check_speech(speech)
+    start, end = speech.edges(MARGIN)
+    cut = cut_over is not None and end - start > cut_over
+    if cut:
+        speech = speech.within(best_window(speech, wave, sound.rate, CUT_SECONDS - 2 * MARGIN))
+        start, end = speech.edges(MARGIN)
+    elif end - start > limits.max_seconds:
+        raise refused("clip_too_long", _too_long(end - start, limits.max_seconds))
+    rms = _speech_dbfs(wave, sound.rate, speech)
+    wave = wave[round(start * sound.rate) : round(end * sound.rate)]
+    report = ClipReport(
+        seconds=sound.seconds,
+        kept_seconds=len(wave) / sound.rate,
+        speech_seconds=speech.seconds,
+        sample_rate=sound.file_rate,
+        channels=sound.channels,
+        bandwidth_hz=speech.bandwidth,
+        peak_dbfs=_dbfs(sound.peak),
+        rms_dbfs=rms,
+        noise_db=speech.above_noise,
+        clipped=sound.clipped,
+        changes=changes_of(sound, (start, end), cut=cut),
+        advice=advice_on(sound, speech, len(wave) / sound.rate, rms, limits.min_seconds),
+    )
+    return PromptClip(_level(wave, rms), sound.rate), report
+
+
+def wav_bytes(clip: PromptClip) -> bytes:
+    """The clip as a WAV file, 16 bit."""
     import soundfile
 
-    try:
-        with soundfile.SoundFile(io.BytesIO(source) if isinstance(source, bytes) else str(source)) as file:
-            yield file
-    except (soundfile.SoundFileError, OSError, TypeError, ValueError):
-        # TypeError: soundfile takes a file named .raw for headerless audio and asks for its parameters.
-        raise _error("clip_unreadable", f"The clip cannot be read as audio. These formats work: {FORMATS}.") from None
+    file = io.BytesIO()
+    soundfile.write(file, clip.samples, clip.sample_rate, format="WAV", subtype="PCM_16")
+    return file.getvalue()
 
 
-def _decode(source: Path | bytes, max_seconds: float) -> tuple[Samples, int]:
-    """Frames (S, C) of at most ``max_seconds`` and the sample rate; a file that is cut off gives what it has."""
-    with _opened(source) as file:
-        rate, channels = int(file.samplerate), int(file.channels)
-        if not MIN_RATE <= rate <= MAX_RATE:
-            raise _error(
-                "clip_sample_rate", f"The clip has a sample rate of {rate} Hz; {MIN_RATE} to {MAX_RATE} Hz work."
-            )
-        if channels > MAX_CHANNELS:
-            raise _error("clip_unreadable", f"The clip has {channels} channels; at most {MAX_CHANNELS} work.")
-        blocks: list[Samples] = []
-        left = math.ceil(max_seconds * rate)
-        while left > 0:
-            try:
-                block = file.read(min(left, rate), dtype="float32", always_2d=True)
-            except RuntimeError:  # soundfile's decoding errors
-                if not blocks:
-                    raise
-                break  # damaged further on: what came before is good
-            if not len(block):
-                break
-            blocks.append(block)
-            left -= len(block)
-    frames = np.concatenate(blocks) if blocks else np.zeros((0, channels), np.float32)
-    return frames, rate
+def _check_sound(sound: Sound, limits: Limits) -> None:
+    if not sound.whole:
+        message = f"The recording is longer than {DECODE_SECONDS:g} s. Cut out 5-13 s of clear speech and upload them."
+        raise refused("clip_far_too_long", message)
+    if sound.repaired > REPAIRABLE * len(sound.wave) * sound.channels:
+        message = "The clip contains many invalid samples (NaN or infinity). Export it again as WAV."
+        raise refused("clip_not_finite", message)
+    if sound.seconds < limits.min_seconds:
+        message = f"The clip is {sound.seconds:.1f} s long; at least {limits.min_seconds:g} s are needed."
+        raise refused("clip_too_short", f"{message} 5-13 s work best.")
 
 
-def _check_length(seconds: float, min_seconds: float, max_seconds: float) -> None:
-    if seconds == 0:
-        raise _error("clip_empty_file", "The clip has no sound in it (0 seconds). Record or upload it again.")
-    if seconds < min_seconds:
-        raise _error(
-            "clip_too_short",
-            f"The clip is {seconds:.1f} s long; at least {min_seconds:g} s are needed. 5-13 s work best.",
-        )
-    if seconds > max_seconds:
-        raise _error(
-            "clip_too_long",
-            f"The clip is longer than {max_seconds:g} s. Cut out 5-13 s of clear speech, with its transcript.",
-        )
+def _check_speech(speech: Speech) -> None:
+    if speech.loud < SILENT_DBFS:
+        message = "No speech was found in the clip: it is silent. Check the microphone or the file."
+        raise refused("clip_silent", message)
+    if speech.seconds < LEAST_SPEECH:
+        message = f"The clip has only {speech.seconds:.1f} s of speech; at least {LEAST_SPEECH:g} s are needed."
+        raise refused("clip_no_speech", f"{message} Record 5-13 s of clear speech.")
 
 
-def _to_mono(frames: Samples) -> Samples:
-    """The mean of the channels; where they cancel (one is the other's negative), the loudest channel instead."""
-    if frames.shape[1] == 1:
-        return frames[:, 0].copy()
-    mean = frames.mean(axis=1, dtype=np.float32)
-    energies = np.square(frames, dtype=np.float64).mean(axis=0)
-    loudest = int(energies.argmax())
-    # Two unrelated channels of equal level keep half of their energy in the mean, a single filled one of n keeps 1/n^2.
-    floor = energies[loudest] / (2.0 * frames.shape[1] ** 2)
-    cancelled = np.square(mean, dtype=np.float64).mean() < floor
-    return frames[:, loudest].copy() if cancelled else mean
+def _too_long(seconds: float, limit: float) -> str:
+    return (
+        f"The clip is {seconds:.1f} s long, longer than {limit:g} s. Use its best part and type or transcribe what is "
+        "said in that, or choose the cross-lingual mode, which cuts by itself."
+    )
 
 
-def _check_loud_enough(wave: Samples, rate: int) -> None:
-    half = max(1, rate // 2)
-    padded = np.pad(wave, (0, -len(wave) % half)).reshape(-1, half)
-    if max(_rms_dbfs(row) for row in padded) < SILENT_DBFS:
-        raise _error("clip_silent", "No speech was found in the clip: it is silent. Check the microphone or the file.")
+def _speech_dbfs(wave: Samples, rate: int, speech: Speech) -> float:
+    """RMS of the runs of speech."""
+    hop = HOP * rate
+    runs = [wave[round(start * hop) : round(end * hop)] for start, end in speech.runs]
+    return _dbfs(math.sqrt(float(np.square(np.concatenate(runs), dtype=np.float64).mean())))
 
 
 def _level(wave: Samples, rms_dbfs: float) -> Samples:
-    """Raise a quiet clip to the target level without clipping; others only within [-1, 1]."""
-    peak = float(np.abs(wave).max())
-    gain = 1.0
-    if rms_dbfs < QUIET_DBFS:
-        gain = min(10 ** ((TARGET_DBFS - rms_dbfs) / 20), PEAK_LIMIT / peak)
-    elif peak > 1.0:
-        gain = PEAK_LIMIT / peak
+    """At the target level, as far as its peak allows."""
+    gain = min(10 ** ((TARGET_DBFS - rms_dbfs) / 20), PEAK_LIMIT / float(np.abs(wave).max()))
     return (wave * np.float32(gain)).astype(np.float32)
 
 
 def _dbfs(amplitude: float) -> float:
     return 20 * math.log10(max(amplitude, 1e-9))
-
-
-def _rms_dbfs(wave: Samples) -> float:
-    return _dbfs(math.sqrt(float(np.square(wave, dtype=np.float64).mean())))
-
-
-def _warnings(seconds: float, rate: int, rms_dbfs: float, clipped: float) -> tuple[str, ...]:
-    warnings = []
-    if not GOOD_SECONDS[0] <= seconds <= GOOD_SECONDS[1]:
-        warnings.append(f"The clip is {seconds:.1f} s long. 5-13 seconds work best.")
-    if rate < GOOD_RATE:
-        warnings.append(f"The clip has telephone quality ({rate} Hz): the voice will sound dull.")
-    if rms_dbfs < QUIET_DBFS:
-        warnings.append("The clip is very quiet; its level was raised, noise with it. Record closer to the microphone.")
-    if clipped > CLIPPING_SHARE:
-        warnings.append("The clip is overdriven (clipped); the voice will sound rough. Record with less gain.")
-    return tuple(warnings)
