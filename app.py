@@ -24,9 +24,12 @@ from cosyui.errors import CosyuiError, SetupError
 from cosyui.host.client import EngineClient
 from cosyui.host.config import HostConfig
 from cosyui.ops.logs import log, setup_logging
+from cosyui.service.clips import ClipStore
 from cosyui.service.outputs import OutputStore
 from cosyui.service.service import SynthesisService, running
 from cosyui.settings import PREFIX, Settings
+from cosyui.speech.lexicon import Lexicon
+from cosyui.speech.transcribe import find_transcriber
 
 logger = logging.getLogger("cosyui.app")
 BAD_SETUP = 2
@@ -110,8 +113,15 @@ def build(settings: Settings, outputs: OutputStore) -> tuple[FastAPI, Callable[[
     """The whole application, whose lifespan starts and stops the service, and the farewell of its page."""
     from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
     from cosyui.ui.shell import Shell
+    from cosyui.ui.uploads import NamelessUploads
 
-    service = SynthesisService(settings, EngineClient(HostConfig.from_settings(settings)), outputs)
+    service = SynthesisService(
+        settings,
+        EngineClient(HostConfig.from_settings(settings)),
+        outputs,
+        ClipStore.from_settings(settings),
+        find_transcriber(settings.transcriber),
+    )
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -123,6 +133,7 @@ def build(settings: Settings, outputs: OutputStore) -> tuple[FastAPI, Callable[[
     app.include_router(health_router(service))
     farewell = mount(app, service)
     app.add_middleware(Shell)
+    app.add_middleware(NamelessUploads)
     return app, farewell
 
 
@@ -135,10 +146,12 @@ def serve(settings: Settings, only_check: bool) -> int:
     """Run until a signal comes, or end at once with all that a start needs checked; the exit code.
 
     Raises:
-        SetupError: the port or the output folder cannot be used.
+        SetupError: the port, the output folder or the lexicon cannot be used.
     """
     outputs = OutputStore(settings.outputs_dir)
     outputs.check()
+    if settings.lexicon:
+        Lexicon.load(settings.lexicon)  # the engine's process reads it for itself; what is wrong with it is told now
     with contextlib.closing(listen(settings)) as listener, tempfile.TemporaryDirectory(prefix="cosyui-") as uploads:
         if only_check:
             return 0

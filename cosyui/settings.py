@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from cosyui.engine.config import Precision
 from cosyui.errors import SetupError
+from cosyui.speech.screen import MAX_INSTRUCTION_CHARS, MAX_TRANSCRIPT_CHARS
 
 PREFIX = "COSYUI_"
 
@@ -36,6 +37,7 @@ class Settings(BaseSettings):
     precision: Precision = Field("auto", description="number format of the network's weights")
     threads: int = Field(0, ge=0, le=256, description="CPU threads of the engine; 0 leaves the default")
     prompt_cache_mb: int = Field(64, ge=0, le=65536, description="bound of the cache of prompt features, MiB")
+    lexicon: Path | None = Field(None, description="file of own pronunciations, one 'word = marks' a line")
     fake_directives: str = Field("", description="what the fake engine does with every request, as [fake:slow]")
     fake_release_file: Path | None = Field(None, description="held requests of the fake engine end once it exists")
 
@@ -45,13 +47,24 @@ class Settings(BaseSettings):
 
     # requests
     queue_size: int = Field(10, ge=0, le=10_000, description="how many requests may wait")
-    max_chars: int = Field(200, ge=1, le=100_000, description="longest text of a request, characters")
-    max_instruction_chars: int = Field(200, ge=1, le=10_000, description="longest instruction, characters")
-    max_transcript_chars: int = Field(400, ge=1, le=10_000, description="longest transcript of a clip, characters")
+    max_chars: int = Field(200, ge=1, le=100_000, description="longest text of a take, characters")
+    long_max_chars: int = Field(
+        20_000, ge=0, le=100_000, description="longest text of a long job, characters; 0 takes no long jobs"
+    )
+    max_instruction_chars: int = Field(
+        MAX_INSTRUCTION_CHARS, ge=1, le=MAX_INSTRUCTION_CHARS, description="longest instruction, characters"
+    )
+    max_transcript_chars: int = Field(
+        MAX_TRANSCRIPT_CHARS, ge=1, le=MAX_TRANSCRIPT_CHARS, description="longest transcript of a clip, characters"
+    )
     clip_min_seconds: float = Field(3.0, gt=0, le=60, description="shortest prompt clip")
     clip_max_seconds: float = Field(30.0, gt=0, le=60, description="longest prompt clip")
     clip_max_bytes: int = Field(20 << 20, ge=1024, le=1 << 30, description="largest prompt clip file, bytes")
-    request_timeout: float = Field(600.0, gt=0, description="seconds of engine work after which a request is given up")
+    clips_dir: Path | None = Field(None, description="folder for private copies of clips; default: a temporary one")
+    transcriber: str = Field("auto", min_length=1, description="writes transcripts: auto, off, or a Whisper model")
+    request_timeout: float = Field(
+        600.0, gt=0, description="seconds after which a take is given up, or a long job that makes no progress"
+    )
 
     # results and logs
     outputs_dir: Path = Field(Path("outputs"), description="folder for finished takes")
@@ -83,6 +96,11 @@ class Settings(BaseSettings):
         except ValidationError as error:
             lines = [cls._invalid(shown, values, detail) for detail in error.errors(include_url=False)]
             raise SetupError("setting_invalid", " ".join(lines)) from None
+
+    @property
+    def longest_text(self) -> int:
+        """Characters of the longest text that is taken at all."""
+        return max(self.max_chars, self.long_max_chars)
 
     @model_validator(mode="after")
     def _clip_range(self) -> Self:

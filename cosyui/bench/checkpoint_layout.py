@@ -186,7 +186,9 @@ def _block(values: dict[str, Any], indent: int) -> str:
 
 
 _YAML = Template("""\
-# Random weights in the key layout of a CosyVoice3 folder, for measuring speed. It does not speak.
+# Random weights in the key layout of a CosyVoice3 folder, for measuring speed. It does not speak: "untrained" keeps the
+# output gate from judging the length of what comes out.
+untrained: true
 sample_rate: $sample_rate
 llm_input_size: $hidden
 llm_output_size: $hidden

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from cosyui.bench.judges import (
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.engine import Engine
 from cosyui.engine.request import SAMPLE_RATE, AudioChunk, Failed, Finished, Mode, PromptClip, SynthesisRequest
+from cosyui.errors import InputError
 from cosyui.speech.audio_in import load_clip
 from cosyui.speech.audio_out import to_pcm16
 from cosyui.speech.features import resample
@@ -42,6 +44,14 @@ class Voice:
     name: str
     language: str
     clip: PromptClip
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """``spoken`` is what a person would say for ``text``: the judges' reference."""
+
+    text: str
+    spoken: str
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,8 @@ class Take:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="embedded", help="model folder or repository (default: the embedded voice)")
     parser.add_argument("--set", type=Path, default=EVALUATION, help="folder with set.json and its clips")
+    help_ = "JSON lines with lang, text and spoken to read instead of the set's sentences"
+    parser.add_argument("--sentences", type=Path, help=help_)
     parser.add_argument("--count", type=int, default=24, help="sentences per language (default 24)")
     parser.add_argument("--mode", choices=[Mode.ZERO_SHOT, Mode.CROSS_LINGUAL], default=Mode.ZERO_SHOT)
     parser.add_argument("--stream", action="store_true", help="speak in streaming chunks")
@@ -74,15 +86,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="folder for the audio and report.json")
 
 
-def read_set(folder: Path) -> tuple[list[Voice], dict[str, list[str]]]:
-    """Voices and sentences of an evaluation folder."""
+def read_set(folder: Path, sentences: Path | None = None) -> tuple[list[Voice], dict[str, list[Sentence]]]:
+    """Voices of an evaluation folder, and the sentences by language: its own, or those of a file of JSON lines."""
     data = json.loads((folder / "set.json").read_text(encoding="utf-8"))
     voices = []
     for entry in data["clips"]:
         clip, _ = load_clip(folder / entry["file"])
         clip = PromptClip(clip.samples, clip.sample_rate, entry["transcript"])
         voices.append(Voice(Path(entry["file"]).stem, entry["language"], clip))
-    return voices, data["sentences"]
+    own = {language: [Sentence(text, text) for text in texts] for language, texts in data["sentences"].items()}
+    return voices, own if sentences is None else read_sentences(sentences)
+
+
+def read_sentences(file: Path) -> dict[str, list[Sentence]]:
+    """Raises InputError when a line lacks lang, text or spoken."""
+    found: dict[str, list[Sentence]] = defaultdict(list)
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            entry = json.loads(line)
+            found[entry["lang"]].append(Sentence(entry["text"], entry["spoken"]))
+        except (ValueError, KeyError, TypeError):
+            raise InputError("sentences_unreadable", f"Line {number} of {file} needs lang, text and spoken.") from None
+    return dict(found)
 
 
 def speak(engine: Engine, request: SynthesisRequest) -> tuple[Wave, float]:
@@ -118,17 +143,17 @@ def heard_errors(text: str, heard: str, language: str) -> tuple[int, int, int]:
 
 def takes(args: argparse.Namespace) -> Iterator[Take]:
     """Speak and judge, one sentence after another; voices take turns within their language."""
-    voices, sentences = read_set(args.set)
+    voices, sentences = read_set(args.set, args.sentences)
     engine = Engine(EngineConfig(model=args.model, device=args.device, threads=args.threads))
     whisper, speakers, naturalness = Whisper(args.threads), Speakers(), Naturalness()
     vectors = {voice.name: speakers(for_judges(voice.clip.samples, voice.clip.sample_rate)) for voice in voices}
     for language, texts in sentences.items():
         own = [voice for voice in voices if voice.language == language]
-        for index, text in enumerate(texts[: args.count]):
+        for index, sentence in enumerate(texts[: args.count]):
             voice, other = own[index % len(own)], own[(index + 1) % len(own)]
             request = SynthesisRequest(
                 id=f"{language}{index:02d}",
-                text=text,
+                text=sentence.text,
                 mode=args.mode,
                 prompt=voice.clip,
                 seed=args.seed + index,
@@ -140,13 +165,13 @@ def takes(args: argparse.Namespace) -> Iterator[Take]:
                 save(args.out / f"{request.id}_{voice.name}.wav", wave)
             if len(wave) < SAMPLE_RATE // 10:
                 wave = np.zeros(SAMPLE_RATE, dtype=np.float32)
-            yield judge(voice, other, text, language, wave, rtf, vectors, (whisper, speakers, naturalness))
+            yield judge(voice, other, sentence, language, wave, rtf, vectors, (whisper, speakers, naturalness))
 
 
 def judge(
     voice: Voice,
     other: Voice,
-    text: str,
+    sentence: Sentence,
     language: str,
     wave: Wave,
     rtf: float,
@@ -156,12 +181,12 @@ def judge(
     whisper, speakers, naturalness = judges
     listened = for_judges(wave, SAMPLE_RATE)
     heard = whisper(listened, language)
-    errors, tone_errors, units = heard_errors(text, heard, language)
+    errors, tone_errors, units = heard_errors(sentence.spoken, heard, language)
     vector = speakers(listened) if np.abs(listened).max() > 0 else np.zeros(256, dtype=np.float32)
     return Take(
         voice=voice.name,
         language=language,
-        text=text,
+        text=sentence.text,
         heard=heard,
         errors=errors,
         tone_errors=tone_errors,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -20,7 +21,7 @@ class EngineConfig:
     """``model`` is a local checkpoint folder or a spec that `cosyui.hub.resolve` understands.
 
     ``device`` is ``auto`` (CUDA when present), ``cpu``, ``cuda`` or ``cuda:N``; ``threads`` 0 leaves PyTorch's default;
-    ``prompt_cache_bytes`` bounds the cache of prompt features.
+    ``prompt_cache_bytes`` bounds the cache of prompt features; ``lexicon`` is a file of own pronunciations.
     """
 
     model: str
@@ -29,3 +30,4 @@ class EngineConfig:
     precision: Precision = "auto"
     threads: int = 0
     prompt_cache_bytes: int = 64 << 20
+    lexicon: Path | None = None

@@ -5,13 +5,13 @@ Source of the length rule, the sampling and the row layout: CosyVoice 3 (arXiv:2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from cosyui.model.config import LLMConfig, SamplingConfig
+from cosyui.model.config import SILENT_TOKENS, LLMConfig, SamplingConfig
 from cosyui.model.llm import SpeechLM
 from cosyui.model.sampler import sample
 
@@ -42,6 +42,10 @@ class LengthRule:
     def of(cls, config: LLMConfig, text_ids: int) -> LengthRule:
         """The rule for a text of so many ids (what is spoken: neither transcript nor prompt prefix)."""
         return cls(int(text_ids * config.min_token_text_ratio), int(text_ids * config.max_token_text_ratio))
+
+    def at_least(self, tokens: int) -> LengthRule:
+        """The rule with so many tokens before a stop."""
+        return LengthRule(max(self.minimum, tokens), max(self.maximum, tokens))
 
 
 Choose = Callable[[Tensor, Sequence[int]], int]
@@ -123,18 +127,17 @@ def decode(
         rows = llm.embed_speech(torch.tensor([token], device=rows.device))
 
 
-SILENT_TOKENS = frozenset({1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323})
-"""Codes of the released speech tokenizer that sound like silence or breath."""
 MAX_SILENT_RUN = 5
 
 
 class SilenceFilter:
-    """Lets only the first ``MAX_SILENT_RUN`` of a run of silent tokens through to the flow."""
+    """Lets only the first ``MAX_SILENT_RUN`` of a run of ``silent`` tokens through to the flow."""
 
-    def __init__(self) -> None:
+    def __init__(self, silent: Collection[int] = SILENT_TOKENS) -> None:
+        self.silent = silent
         self.run = 0
 
     def __call__(self, token: int) -> bool:
         """True when ``token``, the next of the stream, is kept."""
-        self.run = self.run + 1 if token in SILENT_TOKENS else 0
+        self.run = self.run + 1 if token in self.silent else 0
         return self.run <= MAX_SILENT_RUN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from cosyui.engine.config import EngineConfig
+from cosyui.engine.lanes import Lanes
 from cosyui.engine.precision import choose_device, choose_precision, describe
 from cosyui.engine.prompts import PromptCache
 from cosyui.engine.request import Cancelled, EngineFacts, EngineStats, Event, Failed, Finished, SynthesisRequest
@@ -20,6 +21,7 @@ from cosyui.engine.take import Take
 from cosyui.errors import CosyuiError
 from cosyui.hub import parse_source, resolve
 from cosyui.model.cosyvoice3 import load
+from cosyui.speech.lexicon import Lexicon
 from cosyui.speech.prompt_format import TextFrontend
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,15 @@ def parameter_count(module: nn.Module) -> int:
 def weight_bytes(module: nn.Module) -> int:
     tensors = [*module.parameters(), *module.buffers()]
     return sum(t.numel() * t.element_size() for t in tensors)
+
+
+@dataclass(eq=False)
+class Work:
+    """A request in the engine; ``take`` and ``events`` from its first step on."""
+
+    request: SynthesisRequest
+    take: Take | None = None
+    events: Iterator[Event | None] = field(default_factory=lambda: iter(()))
 
 
 class Engine:
@@ -47,13 +58,13 @@ class Engine:
         folder = resolve(config.model, llm_file=config.llm_file)
         threads = config.threads or torch.get_num_threads()
         self.model = load(folder, llm_file=config.llm_file, device=device, precision=precision, threads=threads)
-        self.frontend = TextFrontend(self.model.tokenizer, self.model.config.text_frontend)
+        lexicon = Lexicon.load(config.lexicon) if config.lexicon else None
+        self.frontend = TextFrontend(self.model.tokenizer, self.model.config.text_frontend, lexicon=lexicon)
         self.prompts = PromptCache(self.model, config.prompt_cache_bytes)
         self.on_cuda = device.type == "cuda"
         self.precision = describe(precision)
         self.facts = self._facts(config, folder, time.perf_counter() - began)
-        self.waiting: deque[SynthesisRequest] = deque()
-        self.active: tuple[SynthesisRequest, Iterator[Event | None]] | None = None
+        self.lanes: Lanes[Work] = Lanes()
         self.cancelled: list[str] = []
         self.finished = 0
         self.failed = 0
@@ -61,42 +72,42 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return bool(self.active or self.waiting or self.cancelled)
+        return bool(len(self.lanes) or self.cancelled)
 
     def submit(self, request: SynthesisRequest) -> None:
-        self.waiting.append(request)
+        self.lanes.add(Work(request))
 
     def cancel(self, request_id: str) -> None:
-        if self.active and self.active[0].id == request_id:
-            self.active = None
-        elif any(request.id == request_id for request in self.waiting):
-            self.waiting = deque(request for request in self.waiting if request.id != request_id)
-        else:
-            return
-        self.cancelled.append(request_id)
+        work = self.lanes.find(request_id)
+        if work is not None:
+            self.lanes.remove(work)
+            self.cancelled.append(request_id)
 
     def step(self) -> list[Event]:
         events: list[Event] = [Cancelled(request_id) for request_id in self.cancelled]
         self.cancelled.clear()
-        if not self.active:
-            if not self.waiting:
-                return events
-            request = self.waiting.popleft()
-            take = Take(
-                request, self.model, self.frontend, self.prompts, ", ".join(sorted(set(self.precision.values())))
-            )
-            self.active = request, take.events()
-        event = self._advance(*self.active)
+        work = self.lanes.current()
+        if work is None:
+            return events
+        if work.take is None:
+            precision = ", ".join(sorted(set(self.precision.values())))
+            work.take = Take(work.request, self.model, self.frontend, self.prompts, precision)
+            work.events = work.take.events()
+        event = self._advance(work, work.take)
         if isinstance(event, Finished | Failed):
-            self.active = None
+            self.lanes.remove(work)
+        elif work.take.at_border:
+            self.lanes.border()
         if event is not None:
             events.append(event)
         return events
 
     @torch.inference_mode()
-    def _advance(self, request: SynthesisRequest, work: Iterator[Event | None]) -> Event | None:
+    def _advance(self, work: Work, take: Take) -> Event | None:
+        request = work.request
         try:
-            event = next(work)
+            with take.clock:
+                event = next(work.events)
         except CosyuiError as error:
             failure = Failed(request.id, error.code, error.message, error.field, error.status)
         except torch.OutOfMemoryError:
@@ -121,8 +132,8 @@ class Engine:
             free, total = torch.cuda.mem_get_info(self.model.device)
             used = total - free
         return EngineStats(
-            running=int(self.active is not None),
-            waiting=len(self.waiting),
+            running=sum(work.take is not None for work in self.lanes),
+            waiting=sum(work.take is None for work in self.lanes),
             finished=self.finished,
             failed=self.failed,
             rss=self.process.memory_info().rss,
@@ -134,8 +145,7 @@ class Engine:
         )
 
     def close(self) -> None:
-        self.active = None
-        self.waiting.clear()
+        self.lanes.clear()
         self.prompts.clear()
         del self.model, self.frontend, self.prompts
         if self.on_cuda:

@@ -45,7 +45,9 @@ class PromptClip:
 
 @dataclass(frozen=True)
 class SynthesisRequest:
-    """One take. ``stream`` asks for chunks as early as possible; otherwise a chunk is a whole segment."""
+    """One take. ``stream`` asks for chunks as early as possible; otherwise a chunk is a whole segment. ``long``: a job
+    of many segments that lets short takes go before it at the border of each.
+    """
 
     id: str
     text: str
@@ -56,11 +58,15 @@ class SynthesisRequest:
     language: str | None = None
     speed: float = 1.0
     stream: bool = False
+    long: bool = False
 
 
 @dataclass(frozen=True)
 class RequestStats:
-    """Measured by the engine for one finished request; seconds are wall time on the engine's clock."""
+    """Measured by the engine for one finished request; seconds are the time it was worked on, on the engine's clock.
+
+    ``retries``: segments that were made again because they came out bad; ``warnings``: remarks for the user.
+    """
 
     speech_seconds: float
     total_seconds: float
@@ -88,6 +94,15 @@ class Started:
 
     request_id: str
     segments: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """``speech_seconds`` of the request have been decoded, about once a second; ``redone``: a segment is made again."""
+
+    request_id: str
+    speech_seconds: float
+    redone: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +144,7 @@ class Cancelled:
     request_id: str
 
 
-Event = Started | AudioChunk | Finished | Failed | Cancelled
+Event = Started | Progress | AudioChunk | Finished | Failed | Cancelled
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class HostConfig:
             precision=settings.precision,
             threads=settings.threads,
             prompt_cache_bytes=settings.prompt_cache_mb << 20,
+            lexicon=settings.lexicon,
         )
         release = str(settings.fake_release_file) if settings.fake_release_file else None
         return cls(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, replace
 
-from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Started, SynthesisRequest
+from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Progress, Started, SynthesisRequest
 from cosyui.errors import CosyuiError
 from cosyui.ops.logs import log
 
@@ -59,6 +59,8 @@ class Stream:
                 if not self._started:
                     self._started = True
                     self._events.put_nowait(event)
+            case Progress():
+                self._events.put_nowait(event)
             case AudioChunk():
                 self._take_chunk(event)
             case Finished():

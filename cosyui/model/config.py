@@ -18,6 +18,9 @@ TEXT_MODEL_CONFIG = "CosyVoice-BlankEN/config.json"
 _SPECIAL_SPEECH_ROWS = 200
 """Rows of the speech embedding after the codes: sos, eos, task, fill and spare ones (fixed in this model family)."""
 
+SILENT_TOKENS = (1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323)
+"""Codes of the released speech tokenizer that sound like silence or breath."""
+
 
 @dataclass(frozen=True)
 class SamplingConfig:
@@ -114,8 +117,10 @@ class MelConfig:
 class ModelConfig:
     """All of a checkpoint. ``sample_rate`` in Hz, ``token_frame_rate`` in speech tokens per second.
 
-    The last four are keys of ours that other loaders ignore: ``text_frontend`` names how text becomes ids (None: the
-    text itself), ``demo_voice`` marks a small demo model, ``languages`` and ``instruct_supported`` what it can do.
+    The last six are keys of ours that other loaders ignore: ``text_frontend`` names how text becomes ids (None: the
+    text itself), ``demo_voice`` marks a small demo model, ``languages`` and ``instruct_supported`` what it can do;
+    ``silent_tokens`` are the speech tokens of silence (default: those of the released speech tokenizer); ``untrained``
+    marks random weights, whose speech says nothing.
     """
 
     sample_rate: int
@@ -128,6 +133,8 @@ class ModelConfig:
     demo_voice: bool = False
     instruct_supported: bool = True
     languages: tuple[str, ...] = ("zh", "en")
+    silent_tokens: tuple[int, ...] = SILENT_TOKENS
+    untrained: bool = False
 
 
 def load_config(folder: Path) -> ModelConfig:
@@ -146,6 +153,8 @@ def load_config(folder: Path) -> ModelConfig:
         demo_voice=top.flag("demo_voice", default=False),
         instruct_supported=top.flag("instruct_supported", default=True),
         languages=top.strings("languages") if top.has("languages") else ("zh", "en"),
+        silent_tokens=top.ids("silent_tokens") if top.has("silent_tokens") else SILENT_TOKENS,
+        untrained=top.flag("untrained", default=False),
     )
     _check_consistency(config, yaml_file)
     return config

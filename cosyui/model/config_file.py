@@ -121,6 +121,13 @@ class ConfigNode:
             self.fail(key, f"a list of {'' if length is None else f'{length} '}positive integers")
         return tuple(value)
 
+    def ids(self, key: str) -> tuple[int, ...]:
+        """A list, perhaps empty, of integers from 0."""
+        value = self._data.get(key)
+        if not isinstance(value, list) or not all(_is_size(item) or item == 0 for item in value):
+            self.fail(key, "a list of ids")
+        return tuple(value)
+
     def integer_lists(self, key: str, length: int) -> tuple[tuple[int, ...], ...]:
         value = self._data.get(key)
         if not isinstance(value, list) or len(value) != length or not all(_is_size_list(item) for item in value):

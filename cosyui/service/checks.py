@@ -2,51 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from cosyui.engine.request import Mode, PromptClip
+from cosyui.engine.request import Mode
 from cosyui.errors import InputError
+from cosyui.notice import Notice
 from cosyui.service.types import TakeForm
 from cosyui.settings import Settings
-from cosyui.speech.audio_in import ClipReport, load_clip
-from cosyui.speech.text import has_speech, sanitise
+from cosyui.speech.estimate import speech_seconds
+from cosyui.speech.screen import TextRules, screen
 
 SLOWEST, FASTEST = 0.5, 2.0
 SEED_LIMIT = 1 << 31
 """Seeds are 0 <= seed < 2**31: what every random generator on the way takes."""
+SLOWEST_SPEAKER, FASTEST_SPEAKER = 0.4, 2.0
+"""How fast people speak against the usual rate; a transcript outside of this is not what the clip says."""
 
 
-def text_problem(text: str, settings: Settings) -> InputError | None:
-    """Empty, without anything to speak, or longer than ``max_chars``."""
-    if not text.strip():
-        return InputError("text_empty", "Type the text that should be spoken.", "text")
-    length = len(text.strip())
-    if length > settings.max_chars:
-        message = f"The text has {length} characters; at most {settings.max_chars} are possible. Shorten or split it."
-        return InputError("text_too_long", message, "text")
-    if not has_speech(sanitise(text)):
-        return InputError("text_nothing_to_speak", "The text has no letters or digits, so nothing to speak.", "text")
-    return None
+def text_problem(text: str, settings: Settings, language: str | None = None) -> InputError | None:
+    """Empty, without anything to speak, longer than any text that is taken, or in a language that no model knows."""
+    return _problem("text", text, settings.longest_text, language)
 
 
 def transcript_problem(form: TakeForm, settings: Settings) -> InputError | None:
     """Only the 3-second clone mode reads the transcript."""
     if form.mode is not Mode.ZERO_SHOT:
         return None
-    if not form.transcript.strip():
-        message = "Type what is said in the clip, or choose the cross-lingual mode, which needs no transcript."
-        return InputError("transcript_missing", message, "transcript")
-    return _too_long("transcript", form.transcript, settings.max_transcript_chars)
+    return _problem("transcript", form.transcript, settings.max_transcript_chars)
 
 
 def instruction_problem(form: TakeForm, settings: Settings) -> InputError | None:
     """Only the instruct mode reads the instruction."""
     if form.mode is not Mode.INSTRUCT:
         return None
-    if not form.instruction.strip():
-        message = "Say how it should be spoken, for example: speak happily. Or choose another mode."
-        return InputError("instruction_missing", message, "instruction")
-    return _too_long("instruction", form.instruction, settings.max_instruction_chars)
+    return _problem("instruction", form.instruction, settings.max_instruction_chars)
 
 
 def number_problems(form: TakeForm) -> list[InputError]:
@@ -60,35 +47,41 @@ def number_problems(form: TakeForm) -> list[InputError]:
     return problems
 
 
-def read_clip(clip: Path | bytes | None, settings: Settings) -> tuple[PromptClip, ClipReport]:
-    """Decode and check a prompt clip. Blocks for some milliseconds.
+def cut_over(mode: Mode, settings: Settings) -> float | None:
+    """Seconds over which a clip is cut to its best part by itself: never where a transcript belongs to it."""
+    return None if mode is Mode.ZERO_SHOT else settings.clip_max_seconds
 
-    Raises:
-        InputError: any of the ``clip_*`` codes, field ``clip``.
-    """
-    if clip is None:
-        raise InputError("clip_missing", "Upload or record a clip of the voice, 3 to 30 seconds long.", "clip")
-    return load_clip(
-        clip,
-        min_seconds=settings.clip_min_seconds,
-        max_seconds=settings.clip_max_seconds,
-        max_bytes=settings.clip_max_bytes,
-    )
+
+def transcript_notice(transcript: str, spoken: float) -> Notice | None:
+    """A remark when nobody could say the transcript in ``spoken`` seconds of speech, or would be done far sooner."""
+    if not transcript.strip():
+        return None
+    expected = speech_seconds(transcript)
+    if expected > FASTEST_SPEAKER * spoken:
+        sentence = "The transcript takes about {expected:.0f} s to say, but the clip has {spoken:.1f} s of speech."
+        code, hint = "transcript_too_much", "Leave out what is not said in the clip."
+    elif expected < SLOWEST_SPEAKER * spoken:
+        sentence = "The transcript takes only about {expected:.0f} s to say, but the clip has {spoken:.1f} s of speech."
+        code, hint = "transcript_too_little", "Add what is missing."
+    else:
+        return None
+    return Notice.of(code, f"{sentence} {hint}", expected=expected, spoken=spoken)
 
 
 def form_problems(form: TakeForm, settings: Settings) -> list[InputError]:
     """Everything wrong with a form but its clip, in the order of the page."""
     found = [
-        text_problem(form.text, settings),
+        text_problem(form.text, settings, form.language),
         transcript_problem(form, settings),
         instruction_problem(form, settings),
     ]
     return [problem for problem in found if problem is not None] + number_problems(form)
 
 
-def _too_long(field: str, text: str, limit: int) -> InputError | None:
-    length = len(text.strip())
-    if length <= limit:
-        return None
-    message = f"The {field} has {length} characters; at most {limit} are possible."
-    return InputError(f"{field}_too_long", message, field)
+def _problem(field: str, text: str, limit: int, language: str | None = None) -> InputError | None:
+    """What the gate says that the engine passes every text through, too."""
+    try:
+        screen(text, TextRules(field=field, max_chars=limit), language)
+    except InputError as problem:
+        return problem
+    return None

@@ -7,27 +7,29 @@ import contextlib
 import logging
 from collections import Counter
 
-from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Started
+from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Progress, Started
 from cosyui.errors import CosyuiError, EngineError, InputError
 from cosyui.host.client import EngineClient
 from cosyui.host.stream import HandedOver
 from cosyui.ops.logs import log
 from cosyui.service.admission import AdmissionQueue
 from cosyui.service.job import Clock, Job
-from cosyui.service.outputs import OutputStore
 from cosyui.service.types import Chunk, Done, Problem, Result, Running, Stopped, Waiting
 
 logger = logging.getLogger(__name__)
 
 
 class Drive:
-    """Runs jobs; ``jobs`` are the unfinished ones, ``outcomes`` counts how the others ended (see `Job.outcome`)."""
+    """Runs jobs; ``jobs`` are the unfinished ones, ``outcomes`` counts how the others ended (see `Job.outcome`).
 
-    def __init__(self, queue: AdmissionQueue, client: EngineClient, outputs: OutputStore, timeout: float) -> None:
+    ``timeout``: seconds that the engine may take for a short take, or be silent while it has a long job.
+    """
+
+    def __init__(self, queue: AdmissionQueue, client: EngineClient, timeout: float) -> None:
         self._queue = queue
         self._client = client
-        self._outputs = outputs
         self._timeout = timeout
+        self._limits: dict[Job, asyncio.Timeout] = {}
         self.jobs: dict[str, Job] = {}
         self.outcomes: Counter[str] = Counter()
 
@@ -48,6 +50,9 @@ class Drive:
             logger.exception("request_crashed", extra={"fields": {"request_id": job.id}})
             job.final = Problem(_internal(job))
         finally:
+            self._free(job)
+            if not isinstance(job.final, Done):
+                await self._discard(job)
             self.finish(job)
 
     def finish(self, job: Job) -> None:
@@ -64,15 +69,15 @@ class Drive:
     def announce(self) -> None:
         """Tell every waiting job its position and ETA, and every running one how far it is."""
         engine = self._client.state
-        for position, job in enumerate(self._queue.waiting, start=1):
+        for job in self._queue.waiting:
             eta = self._queue.eta(job) if engine == "ready" else None
-            job.mailbox.put(Waiting(position, eta, engine))
+            job.mailbox.put(Waiting(self._queue.position(job), eta, engine))
         for job in self._queue.running:
             if job.started is None:
                 job.mailbox.put(Waiting(0, None, engine))
             else:
-                left = self._queue.work_seconds(job.ahead_seconds)
-                job.mailbox.put(Running(job.done_seconds, job.segments, job.expected_seconds, left, job.retried))
+                left, expected = self._queue.left(job), job.expected_seconds
+                job.mailbox.put(Running(job.done_seconds, job.segments, expected, left, job.retried, job.redone))
 
     def _free(self, job: Job) -> None:
         if job in self._queue.running or job in self._queue.waiting:
@@ -89,19 +94,32 @@ class Drive:
             ):
                 async for event in events:
                     if isinstance(event, HandedOver):  # only now: a big model may load for long
-                        limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
+                        self._limits[job] = limit
+                        self._extend(limit)
                     self._take(job, event)
+                    await job.recorder.spill()
         except TimeoutError:
             # Cancelling may not be enough for an engine that hangs inside a step.
             await self._client.restart()
             message = f"The engine gave no result within {self._timeout:g} seconds and was restarted. Try again."
             raise EngineError("request_timeout", message) from None
+        finally:
+            self._limits.pop(job, None)
+
+    def _extend(self, limit: asyncio.Timeout) -> None:
+        limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
 
     def _take(self, job: Job, event: Event | HandedOver) -> None:
+        # A long job is put aside while others are worked on: any sign of life of the engine is one for it.
+        for other, limit in self._limits.items():
+            if other.request.long and not limit.expired():
+                self._extend(limit)
         match event:
             case Started():
                 job.started = job.started or Clock()
                 job.segments = event.segments
+            case Progress():
+                job.add_progress(event.speech_seconds, redone=event.redone)
             case AudioChunk():
                 job.add_chunk(event.pcm)
                 if job.request.stream:
@@ -123,27 +141,27 @@ class Drive:
         if not job.samples:
             raise EngineError("output_bad", "The engine made no sound for this text. Try another text or seed.")
         job.state = "writing"
-        writing = asyncio.ensure_future(asyncio.to_thread(self._outputs.write, job.id, job.chunks))
-        try:
-            path = await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            # A thread cannot be stopped: let it end, then take its file away.
-            with contextlib.suppress(CosyuiError):
-                await asyncio.to_thread(self._outputs.discard, await writing)
-            raise
+        path = await job.recorder.finish()
         now = Clock()
         started = job.started if job.started is not None else now
         first = job.first_chunk if job.first_chunk is not None else now
         return Result(
             id=job.id,
             path=path,
-            seconds=job.done_seconds,
+            seconds=job.sound_seconds,
             seed=job.request.seed,
             stats=job.stats,
             waited_seconds=started - job.submitted,
             first_chunk_seconds=first - job.submitted,
             total_seconds=now - job.submitted,
+            notices=job.notices,
         )
+
+    async def _discard(self, job: Job) -> None:
+        try:
+            await job.recorder.discard()
+        except CosyuiError as error:
+            log(logger, logging.WARNING, "leftover", request_id=job.id, code=error.code, reason=error.message)
 
     def _log(self, job: Job) -> None:
         """The request's line in the journal: figures only."""
@@ -157,12 +175,13 @@ class Drive:
             outcome=job.outcome,
             code=job.final.error.code if isinstance(job.final, Problem) else None,
             mode=job.request.mode.value,
+            long=job.request.long,
             characters=len(job.request.text),
             prompt_seconds=job.request.prompt.seconds,
             waited_seconds=(job.started - job.submitted) if job.started is not None else None,
             first_chunk_seconds=(job.first_chunk - job.submitted) if job.first_chunk is not None else None,
             total_seconds=job.age,
-            speech_seconds=job.done_seconds,
+            speech_seconds=job.sound_seconds,
             segments=job.segments,
             speech_tokens=stats.speech_tokens if stats else None,
             rtf=stats.rtf if stats else None,

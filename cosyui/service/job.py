@@ -7,27 +7,37 @@ import time
 from dataclasses import dataclass, field
 
 from cosyui.engine.request import SAMPLE_RATE, RequestStats, SynthesisRequest
+from cosyui.notice import Notice
 from cosyui.service.mailbox import Mailbox
+from cosyui.service.recorder import Recorder
 from cosyui.service.types import Done, JobState, Problem, Stopped
 
 Clock = time.monotonic
+SEGMENT_SECONDS = 12.0
+"""Speech of a segment, before it is known how many there are."""
 
 
 @dataclass(eq=False)
 class Job:
-    """``expected_seconds`` is the estimate of its speech; times are of the monotonic clock."""
+    """``expected_seconds`` is the estimate of its speech, ``notices`` are remarks on its clip and transcript.
+
+    Times are of the monotonic clock.
+    """
 
     request: SynthesisRequest
     client: str
     expected_seconds: float
+    notices: tuple[Notice, ...] = ()
+    recorder: Recorder = field(kw_only=True)
     submitted: float = field(default_factory=Clock)
     state: JobState = "waiting"
     mailbox: Mailbox = field(default_factory=Mailbox)
     turn: asyncio.Event = field(default_factory=asyncio.Event)
-    chunks: list[bytes] = field(default_factory=list)
     samples: int = 0
+    decoded_seconds: float = 0.0
     segments: int = 0
     retried: bool = False
+    redone: bool = False
     started: float | None = None
     first_chunk: float | None = None
     stats: RequestStats | None = None
@@ -50,22 +60,36 @@ class Job:
         return Clock() - self.submitted
 
     @property
-    def done_seconds(self) -> float:
+    def sound_seconds(self) -> float:
         """Seconds of speech that have arrived."""
         return self.samples / SAMPLE_RATE
+
+    @property
+    def done_seconds(self) -> float:
+        """Seconds of speech that are made; never less than before, also when a part is made again."""
+        return max(self.decoded_seconds, self.sound_seconds)
 
     @property
     def ahead_seconds(self) -> float:
         """Estimated seconds of speech still to come."""
         return max(0.0, self.expected_seconds - self.done_seconds)
 
+    @property
+    def segment_seconds(self) -> float:
+        """Estimated seconds of speech of one segment."""
+        return self.expected_seconds / self.segments if self.segments else min(SEGMENT_SECONDS, self.expected_seconds)
+
+    def add_progress(self, seconds: float, *, redone: bool) -> None:
+        self.decoded_seconds = max(self.decoded_seconds, seconds)
+        self.redone = redone
+
     def add_chunk(self, pcm: bytes) -> None:
         if self.first_chunk is None:
             self.first_chunk = Clock()
-        self.chunks.append(pcm)
+        self.redone = False
+        self.recorder.add(pcm)
         self.samples += len(pcm) // 2
 
     def close(self) -> None:
-        """Let go of the audio and the clip's share of memory; figures stay for the log."""
+        """Nothing more happens to it; figures stay for the log."""
         self.closed = True
-        self.chunks.clear()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from cosyui.errors import CosyuiError, SetupError
-from cosyui.speech.audio_out import write_wav
 
 
 class OutputStore:
@@ -33,19 +31,9 @@ class OutputStore:
             problem = self.problem(error)
             raise SetupError(problem.code, problem.message) from error
 
-    def write(self, take_id: str, chunks: Sequence[bytes]) -> Path:
-        """Write a take; ``chunks`` are little-endian int16 mono PCM at 24 kHz. Returns the file's path.
-
-        Raises:
-            CosyuiError: ``outputs_not_writable`` or ``disk_full``; nothing is left behind.
-        """
-        path = self.root / f"{datetime.now().astimezone():%Y-%m-%d}" / f"{take_id}.wav"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_wav(path, chunks)
-        except OSError as error:
-            raise self.problem(error) from error
-        return path
+    def path(self, take_id: str) -> Path:
+        """Where a take that is made now belongs."""
+        return self.root / f"{datetime.now().astimezone():%Y-%m-%d}" / f"{take_id}.wav"
 
     def discard(self, path: Path) -> None:
         """Delete a take that nobody will fetch; one that is already gone is fine.

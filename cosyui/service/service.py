@@ -12,23 +12,30 @@ import secrets
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
+from cosyui.engine.request import Mode, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError, InputError
 from cosyui.host.client import EngineClient
+from cosyui.notice import Notice
 from cosyui.ops.logs import log
 from cosyui.ops.monitor import Monitor
 from cosyui.service import checks
 from cosyui.service.admission import AdmissionQueue
+from cosyui.service.clips import Clip, ClipStore
 from cosyui.service.drive import Drive
-from cosyui.service.estimate import speech_seconds
 from cosyui.service.job import Job
 from cosyui.service.outputs import OutputStore
+from cosyui.service.recorder import Recorder
 from cosyui.service.types import FormError, Overview, QueueEntry, TakeForm, Update
 from cosyui.settings import Settings
-from cosyui.speech.audio_in import ClipReport
+from cosyui.speech import clip_av
+from cosyui.speech.clip_decode import formats
+from cosyui.speech.clip_report import ClipReport
+from cosyui.speech.estimate import speech_seconds
+from cosyui.speech.transcribe import INSTALL, Transcriber, Transcript
 
 logger = logging.getLogger(__name__)
 
@@ -68,25 +75,37 @@ class SynthesisService:
     """Admission queue, engine and output folder of one server. Make, `start`, use, `close`."""
 
     def __init__(
-        self, settings: Settings, client: EngineClient, outputs: OutputStore, monitor: Monitor | None = None
+        self,
+        settings: Settings,
+        client: EngineClient,
+        outputs: OutputStore,
+        clips: ClipStore,
+        transcriber: Transcriber | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
         self.settings = settings
         self.client = client
         self.outputs = outputs
+        self.clips = clips
+        self.transcriber = transcriber
+        self._transcribing = asyncio.Lock()
         self._monitor = monitor if monitor is not None else Monitor()
         self._queue = AdmissionQueue(settings.queue_size)
-        self._drive = Drive(self._queue, client, outputs, settings.request_timeout)
+        self._drive = Drive(self._queue, client, settings.request_timeout)
         self._started = time.monotonic()
         self._rejected = 0
         self._closed = False
 
     async def start(self) -> None:
-        """Check the output folder and start the engine's process; does not wait for the model to load.
+        """Check the folders and start the engine's process; does not wait for the model to load.
 
         Raises:
-            SetupError: ``outputs_not_writable`` or ``disk_full``.
+            SetupError: ``outputs_not_writable``, ``clips_not_writable`` or ``disk_full``.
         """
         await asyncio.to_thread(self.outputs.check)
+        await asyncio.to_thread(self.clips.check)
+        if not clip_av.installed():
+            log(logger, logging.WARNING, "decoder_missing", package="av", formats=formats())
         self.client.on_change = self._drive.announce
         await self.client.start()
 
@@ -96,6 +115,7 @@ class SynthesisService:
         for job in reversed(list(self._drive.jobs.values())):  # waiting ones first: none is started on the way
             await Ticket(job).cancel()
         await self.client.close()
+        await asyncio.to_thread(self.clips.close)
         self._monitor.close()
 
     async def restart_engine(self) -> None:
@@ -113,13 +133,42 @@ class SynthesisService:
         if problem is not None:
             raise problem
 
-    def check_clip(self, clip: Path | bytes | None) -> ClipReport:
-        """Decode a clip and report its length and level. Blocks for some milliseconds: call it from a thread.
+    def check_clip(self, clip: Path | bytes | None, mode: Mode = Mode.ZERO_SHOT) -> ClipReport:
+        """Decode a clip and report what it is like. Blocks for up to a second: call it from a thread.
 
         Raises:
             InputError: any of the ``clip_*`` codes, field ``clip``.
         """
-        return checks.read_clip(clip, self.settings)[1]
+        return self._load(clip, mode).report
+
+    def check_transcript(self, clip: Path | bytes | None, transcript: str) -> Notice | None:
+        """A remark when a transcript cannot be what the clip says. Blocks and raises like `check_clip`."""
+        return checks.transcript_notice(transcript, self.check_clip(clip).speech_seconds)
+
+    def best_part(self, clip: Path | bytes | None, transcript: str = "") -> bytes:
+        """WAV file of the best part of a long clip, to be given in its place. Blocks like `check_clip`.
+
+        ``transcript`` is the one of the whole clip, if there is one. Together with the part it is refused from now on
+        (``transcript_stale``): the part needs its own words, typed or from `transcribe`.
+
+        Raises:
+            InputError: any of the ``clip_*`` codes, field ``clip``.
+        """
+        return self.clips.best_part(self.clips.keep(clip), transcript)
+
+    async def transcribe(self, clip: Path | bytes | None, language: str | None = None) -> Transcript:
+        """What is said in a clip; one at a time, and in a thread.
+
+        Raises:
+            InputError: any of the ``clip_*`` codes; ``transcriber_missing`` or ``transcript_not_heard``.
+            CosyuiError: ``transcriber_failed``.
+        """
+        if self.transcriber is None:
+            message = f"Automatic transcripts are not installed: {INSTALL}, then start the service again."
+            raise InputError("transcriber_missing", message, "transcript")
+        prompt = (await asyncio.to_thread(self._load, clip, Mode.ZERO_SHOT)).prompt
+        async with self._transcribing:
+            return await asyncio.to_thread(self.transcriber, prompt.samples, prompt.sample_rate, language)
 
     async def submit(self, form: TakeForm) -> Ticket:
         """Check a form and take it in; work starts at once or when its turn comes.
@@ -132,11 +181,11 @@ class SynthesisService:
         """
         try:
             self._check_open()
-            self._queue.check()
-            prompt = await self._check_form(form)
+            self._queue.check(self._is_long(form))
+            clip = await self._check_form(form)
             # The clip was decoded in a thread: meanwhile the queue may have filled or the service closed.
             self._check_open()
-            job = self._make_job(form, prompt)
+            job = self._make_job(form, clip)
             self._queue.enter(job)
         except CosyuiError as error:
             self._rejected += 1
@@ -186,6 +235,7 @@ class SynthesisService:
             expected_seconds=job.expected_seconds,
             done_seconds=job.done_seconds,
             mode=job.request.mode,
+            long=job.request.long,
         )
 
     def _check_open(self) -> None:
@@ -196,31 +246,45 @@ class SynthesisService:
             assert problem is not None
             raise type(problem)(*problem.args)
 
-    async def _check_form(self, form: TakeForm) -> PromptClip:
-        problems = checks.form_problems(form, self.settings)
-        prompt: PromptClip | None = None
+    def _load(self, clip: Path | bytes | None, mode: Mode) -> Clip:
+        return self.clips.load(self.clips.keep(clip), checks.cut_over(mode, self.settings))
+
+    async def _check_form(self, form: TakeForm) -> Clip:
+        problems = await asyncio.to_thread(checks.form_problems, form, self.settings)
+        clip: Clip | None = None
         try:
-            prompt, _ = await asyncio.to_thread(checks.read_clip, form.clip, self.settings)
+            clip = await asyncio.to_thread(self._load, form.clip, form.mode)
         except InputError as error:
             problems.append(error)
-        if problems or prompt is None:
+        else:
+            if form.mode is Mode.ZERO_SHOT and self.clips.outdated(clip.id, form.transcript):
+                message = "This is the transcript of the whole recording. Type or transcribe what the cut clip says."
+                problems.append(InputError("transcript_stale", message, "transcript"))
+        if problems or clip is None:
             raise FormError(problems)
-        return prompt
+        return clip
 
-    def _make_job(self, form: TakeForm, prompt: PromptClip) -> Job:
+    def _make_job(self, form: TakeForm, clip: Clip) -> Job:
         transcript = form.transcript.strip() if form.mode is Mode.ZERO_SHOT else ""
         request = SynthesisRequest(
             id=f"{datetime.now().astimezone():%H%M%S}-{uuid.uuid4().hex[:8]}",
             text=form.text.strip(),
             mode=form.mode,
-            prompt=PromptClip(prompt.samples, prompt.sample_rate, transcript),
+            prompt=replace(clip.prompt, transcript=transcript),
             seed=form.seed if form.seed is not None else secrets.randbelow(checks.SEED_LIMIT),
             instruction=form.instruction.strip() if form.mode is Mode.INSTRUCT else "",
             language=form.language,
             speed=form.speed,
             stream=form.stream,
+            long=self._is_long(form),
         )
-        return Job(request, form.client, speech_seconds(request.text, form.speed))
+        misfit = checks.transcript_notice(transcript, clip.report.speech_seconds)
+        notices = clip.report.changes + ((misfit,) if misfit is not None else ())
+        expected = speech_seconds(request.text, form.speed)
+        return Job(request, form.client, expected, notices, recorder=Recorder(self.outputs, request.id))
+
+    def _is_long(self, form: TakeForm) -> bool:
+        return len(form.text.strip()) > self.settings.max_chars
 
 
 @contextlib.asynccontextmanager

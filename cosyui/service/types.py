@@ -10,6 +10,7 @@ from typing import Literal
 from cosyui.engine.request import EngineFacts, EngineStats, Mode, RequestStats
 from cosyui.errors import BusyError, CosyuiError, InputError
 from cosyui.host.config import EngineState
+from cosyui.notice import Notice
 from cosyui.ops.monitor import MachineSample
 
 JobState = Literal["waiting", "running", "writing"]
@@ -42,7 +43,7 @@ class Result:
 
     ``seconds`` is the length of the speech. ``waited_seconds`` (submit to start of the engine's work),
     ``first_chunk_seconds`` and ``total_seconds`` (submit to file written) are what the user lived through;
-    ``stats`` are the engine's own figures, with its RTF.
+    ``stats`` are the engine's own figures, with its RTF; ``notices`` are remarks on clip and transcript.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Result:
     waited_seconds: float
     first_chunk_seconds: float
     total_seconds: float
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Running:
     """The engine works on it: ``speech_seconds_done`` of about ``expected_seconds``; ``segments`` pieces of text.
 
     ``eta_seconds`` is the estimated time to the end, None while unknown. ``retried`` is true once the engine process
-    had to be replaced and the request was started again.
+    had to be replaced and the request was started again; ``redone`` while a segment is made again that came out bad.
     """
 
     speech_seconds_done: float
@@ -81,6 +83,7 @@ class Running:
     expected_seconds: float = 0.0
     eta_seconds: float | None = None
     retried: bool = False
+    redone: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,10 @@ class QueueFullError(BusyError):
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """One request as the ops panel sees it; never its text. ``age_seconds`` counts from its submit."""
+    """One request as the ops panel sees it; never its text. ``age_seconds`` counts from its submit.
+
+    ``position`` is that in its own line: short takes and long jobs wait in two.
+    """
 
     id: str
     client: str
@@ -155,6 +161,7 @@ class QueueEntry:
     expected_seconds: float
     done_seconds: float
     mode: Mode
+    long: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Sound on its way out: int16 PCM, fades, joined segments, and WAV files that appear whole or not at all."""
+"""Sound on its way out: int16 PCM, fades, and WAV files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import errno
 import os
 import struct
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self, overload
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 Samples = NDArray[np.float32]
 
 FADE_SECONDS = 0.02
-PAUSE_SECONDS = 0.25
 _HEADER_BYTES = 44
 _MAX_DATA_BYTES = 2**32 - 1 - _HEADER_BYTES
 
@@ -75,24 +73,6 @@ def fade(
     return torch.from_numpy(faded)
 
 
-def pause_seconds(text: str) -> float:
-    """How long to pause after a segment with this text: by its last sign, shortest where a sentence was cut."""
-    last = text.rstrip().rstrip("\"'”’」』）)")[-1:]
-    if last in ("。", ".", "!", "?", "！", "？", "…"):
-        return PAUSE_SECONDS
-    return PAUSE_SECONDS / 2 if last in ("，", ",", "、", "；", ";", "：", ":") else PAUSE_SECONDS / 4
-
-
-def join(waves: Iterable[Samples], *, gap_seconds: float = PAUSE_SECONDS, sample_rate: int = SAMPLE_RATE) -> Samples:
-    """Segments in one wave, each faded at both ends, with a pause between two; empty ones are left out."""
-    gap = np.zeros(round(gap_seconds * sample_rate), np.float32)
-    parts: list[Samples] = []
-    for wave in waves:
-        if len(wave):
-            parts += [gap, fade(wave, sample_rate)]
-    return np.concatenate(parts[1:]) if parts else np.zeros(0, np.float32)
-
-
 def wav_header(data_bytes: int, sample_rate: int = SAMPLE_RATE, channels: int = 1) -> bytes:
     """The 44-byte header of an int16 WAV file with ``data_bytes`` of samples."""
     block = 2 * channels
@@ -102,10 +82,11 @@ def wav_header(data_bytes: int, sample_rate: int = SAMPLE_RATE, channels: int = 
 
 
 class WavWriter:
-    """Writes int16 chunks to a temporary file beside ``path`` and renames it at the end of the ``with`` block.
+    """Writes int16 chunks to a temporary file beside ``path`` and renames it when it is finished.
 
-    The file appears under its name only when it is complete, with a right header and flushed to disk; after an
-    exception nothing is left. Raises CosyuiError ``disk_full``, ``outputs_not_writable`` or ``output_bad`` (over 4 GB).
+    The file appears under its name only when it is complete, with a right header and flushed to disk; after `discard`
+    nothing is left. Use it in a ``with`` block, or call `open`, then `finish` or `discard`. All raise CosyuiError
+    ``disk_full``, ``outputs_not_writable`` or ``output_bad`` (over 4 GB).
     """
 
     def __init__(self, path: Path, sample_rate: int = SAMPLE_RATE) -> None:
@@ -119,21 +100,22 @@ class WavWriter:
         """Length of what was written so far."""
         return self.data_bytes / 2 / self.sample_rate
 
-    def __enter__(self) -> Self:
+    def open(self) -> Self:
+        """Make the temporary file, and its folder if there is none."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = tempfile.NamedTemporaryFile(
+            self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115  (closed by finish and discard)
                 dir=self.path.parent, prefix=f".{self.path.stem}.", suffix=".part", delete=False
             )
             self._file.write(wav_header(0, self.sample_rate))
         except OSError as error:
-            self._discard()
+            self.discard()
             raise _write_error(error, self.path) from error
         return self
 
     def write(self, pcm: bytes) -> None:
         """Append little-endian int16 samples."""
-        assert self._file is not None, "use it in a with block"
+        assert self._file is not None, "open it first"
         if self.data_bytes + len(pcm) > _MAX_DATA_BYTES:
             raise CosyuiError("output_bad", "The recording has outgrown the WAV format (4 GB). Use shorter texts.")
         try:
@@ -142,17 +124,24 @@ class WavWriter:
             raise _write_error(error, self.path) from error
         self.data_bytes += len(pcm)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self._discard()
-            return
+    def finish(self) -> None:
+        """Let the file appear under its name; after an error nothing is left."""
         try:
             self._finish()
         except OSError as problem:
-            self._discard()
+            self.discard()
             raise _write_error(problem, self.path) from problem
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self.discard()
 
     def _finish(self) -> None:
         assert self._file is not None
@@ -166,7 +155,8 @@ class WavWriter:
         Path(self._file.name).replace(self.path)
         self._file = None
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Take the temporary file away; fine if there is none."""
         if self._file is None:
             return
         name = Path(self._file.name)
@@ -178,17 +168,6 @@ class WavWriter:
         finally:
             name.unlink(missing_ok=True)
             self._file = None
-
-
-def write_wav(path: Path, chunks: Iterable[bytes], sample_rate: int = SAMPLE_RATE) -> float:
-    """Write int16 ``chunks`` as they come to a WAV file that appears when complete; returns its seconds.
-
-    Raises as `WavWriter` does; an exception of ``chunks`` passes through and leaves no file.
-    """
-    with WavWriter(path, sample_rate) as writer:
-        for chunk in chunks:
-            writer.write(chunk)
-    return writer.seconds
 
 
 def _write_error(error: OSError, path: Path) -> CosyuiError:

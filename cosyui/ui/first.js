@@ -38,6 +38,30 @@
     }).observe(document, { childList: true, subtree: true });
   }
 
+  // Browsers call a recording in WebM or MP4 a video, and Gradio would refuse it: what a clip is, the service finds out.
+  var clipInput = function () { return document.querySelector("#clip input[type=file]"); };
+  var asSound = function (files) {
+    var list = new DataTransfer();
+    Array.from(files).forEach(function (file) {
+      list.items.add(/^audio\//.test(file.type) ? file : new File([file], file.name, { type: "audio/x-clip" }));
+    });
+    return list.files;
+  };
+  document.addEventListener("click", function (event) {
+    if (clipInput() && event.target.closest("#clip")) clipInput().accept = "audio/*,video/*,.amr,.opus,.wma,.caf";
+  }, true);
+  document.addEventListener("change", function (event) {
+    if (event.target === clipInput()) event.target.files = asSound(event.target.files);
+  }, true);
+  document.addEventListener("drop", function (event) {
+    if (!clipInput() || !event.target.closest("#clip") || !event.dataTransfer.files.length) return;
+    event.preventDefault();
+    event.stopPropagation();
+    event.target.dispatchEvent(new DragEvent("dragleave", { bubbles: true }));
+    clipInput().files = event.dataTransfer.files;
+    clipInput().dispatchEvent(new Event("change", { bubbles: true }));
+  }, true);
+
   window.cosyui = {
     switchLanguage: function () {
       document.cookie = "cosyui_lang=" + (chinese ? "en" : "zh") + "; path=/; max-age=31536000; samesite=lax";
@@ -51,9 +75,20 @@
       here.searchParams.set("__theme", next);
       history.replaceState(history.state, "", here);
     },
-    counter: function (text, limit) {
-      var count = Array.from((text || "").trim()).length;
-      return '<span class="counter' + (count > limit ? " over" : "") + '">' + count + " / " + limit + "</span>";
+    // How much is typed, and what a long text becomes; `about` has the limits, the rates of speech and the sentence.
+    counter: function (text, about) {
+      text = (text || "").trim();
+      var count = Array.from(text).length, over = count > about.longest;
+      var html = '<span class="counter' + (over ? " over" : "") + '">' + count + " / " +
+        (over ? about.longest : about.limit) + "</span>";
+      if (count <= about.limit || over) return html;
+      var characters = (text.match(/[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]/g) || []).length;
+      var words = (text.match(/[A-Za-z\u00c0-\u04ff]+|\d/g) || []).length;
+      var seconds = characters / about.characters + words / about.words;
+      var sentence = about.sentence
+        .replace(/\{segments\}/g, Math.max(2, Math.ceil(seconds / about.segment)))
+        .replace(/\{minutes\}/g, Math.max(1, Math.round(seconds / 60)));
+      return html + '<span class="long-text">' + sentence + "</span>";
     },
     dice: function () { return String(Math.floor(Math.random() * 2147483648)); }
   };

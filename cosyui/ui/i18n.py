@@ -17,6 +17,8 @@ import gradio as gr
 from cosyui.errors import CosyuiError
 from cosyui.notice import Notice
 from cosyui.settings import Settings
+from cosyui.speech.clip_decode import formats
+from cosyui.speech.clip_mix import DECODE_SECONDS
 from cosyui.ui import presets
 from cosyui.ui.locales import en, zh
 
@@ -79,12 +81,14 @@ class Dictionary:
 
     def __init__(self, settings: Settings) -> None:
         limits = {
-            "max_chars": settings.max_chars,
+            "longest_text": settings.longest_text,
             "max_transcript_chars": settings.max_transcript_chars,
             "max_instruction_chars": settings.max_instruction_chars,
             "clip_min": settings.clip_min_seconds,
             "clip_max": settings.clip_max_seconds,
             "clip_mb": settings.clip_max_bytes / (1 << 20),
+            "clip_decode": DECODE_SECONDS,
+            "formats": formats(),
         }
         self._words = {name: Words(name, limits) for name in PAGE}
 

@@ -14,7 +14,8 @@ from cosyui.service.service import SynthesisService
 from cosyui.ui import banner, ops
 from cosyui.ui.controls import quiet
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
-from cosyui.ui.synthesis import EXAMPLES, SynthesisTab, session_of
+from cosyui.ui.prompt_card import EXAMPLES
+from cosyui.ui.synthesis import SynthesisTab, session_of
 from cosyui.ui.takes import Takes
 from cosyui.ui.theme import STYLE_SHEET, theme
 

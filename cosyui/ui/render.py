@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from html import escape
 
 from cosyui.errors import CosyuiError
+from cosyui.notice import Notice
 from cosyui.service.types import Result, Running, Waiting
-from cosyui.speech.audio_in import GOOD_RATE, GOOD_SECONDS, QUIET_DBFS, ClipReport
+from cosyui.speech.clip_report import ClipReport
 from cosyui.ui.i18n import Words
 
-LOUD_PEAK_DBFS = -0.1
 _FLOOR_DBFS = -60.0
+_HARMLESS = {"clip_trimmed", "clip_cut", "clip_short", "clip_long"}
+"""Remarks on a clip that say nothing against its sound."""
 
 
 def problem(sentence: str) -> str:
@@ -23,36 +26,33 @@ def problem_of(error: CosyuiError, words: Words) -> str:
     return problem(words.error(error))
 
 
+def note(sentence: str) -> str:
+    """A remark under a field."""
+    return f'<p class="note-line">{escape(sentence)}</p>'
+
+
+def notes(notices: Iterable[Notice], words: Words) -> str:
+    """A list of remarks; `""` for none."""
+    lines = "".join(f'<li data-notice="{escape(one.code)}">{escape(words.notice(one))}</li>' for one in notices)
+    return f'<ul class="notes">{lines}</ul>' if lines else ""
+
+
 def clip_report(report: ClipReport, words: Words) -> str:
-    """Length, level meter and advice under the clip."""
+    """Length, level meter, what was done to the clip and advice."""
     share = max(0.0, min(1.0, 1 - report.rms_dbfs / _FLOOR_DBFS))
-    length, sound = _length_advice(report), _sound_advice(report)
-    tone = "fair" if sound else "fine" if length else "good"
-    advice = " ".join(escape(words(key)) for key in [*length, *sound] or ["advice_good"])
+    tone = "good"
+    if report.notices:
+        tone = "fine" if all(notice.code in _HARMLESS for notice in report.notices) else "fair"
+    good = "" if report.advice else f'<span class="clip-advice">{words("advice_good")}</span>'
     return (
         f'<div class="clip-report {tone}">'
         f'<span class="clip-length">{words("report_length", seconds=report.seconds)}</span>'
+        f'<span class="clip-speech">{words("report_speech", seconds=report.speech_seconds)}</span>'
         f'<span class="meter" aria-hidden="true"><i style="width:{share:.0%}"></i></span>'
         f'<span class="clip-level">{words("report_level", level=report.rms_dbfs)}</span>'
-        f'<span class="clip-advice">{advice}</span></div>'
+        f'<span class="clip-format">{words("report_format", khz=report.sample_rate / 1000, channels=report.channels)}'
+        f"</span>{good}{notes(report.notices, words)}</div>"
     )
-
-
-def _length_advice(report: ClipReport) -> list[str]:
-    if report.seconds < GOOD_SECONDS[0]:
-        return ["advice_short"]
-    return ["advice_long"] if report.seconds > GOOD_SECONDS[1] else []
-
-
-def _sound_advice(report: ClipReport) -> list[str]:
-    advice = []
-    if report.rms_dbfs < QUIET_DBFS:
-        advice.append("advice_quiet")
-    elif report.peak_dbfs > LOUD_PEAK_DBFS:
-        advice.append("advice_loud")
-    if report.sample_rate < GOOD_RATE:
-        advice.append("advice_rate")
-    return advice
 
 
 def status(kind: str, title: str, detail: str = "", share: float | None = None) -> str:
@@ -93,6 +93,8 @@ def running(update: Running, words: Words) -> str:
         parts.append(words("running_eta", seconds=math.ceil(update.eta_seconds)))
     if update.retried:
         parts.append(words("running_retried"))
+    if update.redone:
+        parts.append(words("running_redone"))
     share = update.speech_seconds_done / expected if update.speech_seconds_done and expected else 0.0
     return status("running", words("running"), " · ".join(parts), min(share, 0.97) if share else -1)
 
@@ -111,6 +113,5 @@ def figures(result: Result, words: Words) -> str:
         f"<dt>{escape(label)}</dt><dd>{value}</dd></div>"
         for name, label, value, help_ in cells
     )
-    notes = "".join(f"<li>{escape(words.notice(note))}</li>" for note in result.stats.warnings)
-    warnings = f'<ul class="notes">{notes}</ul>' if notes else ""
-    return f'<dl class="figures" data-take="{escape(result.id)}">{body}</dl>{warnings}'
+    remarks = notes(result.notices + result.stats.warnings, words)
+    return f'<dl class="figures" data-take="{escape(result.id)}">{body}</dl>{remarks}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,20 +11,17 @@ from typing import Any
 import gradio as gr
 
 from cosyui.engine.request import Mode
-from cosyui.errors import InputError
 from cosyui.service.checks import FASTEST, SEED_LIMIT, SLOWEST
+from cosyui.service.job import SEGMENT_SECONDS
 from cosyui.service.service import SynthesisService
 from cosyui.service.types import TakeForm
+from cosyui.settings import Settings
+from cosyui.speech.estimate import CJK_CHARS_PER_SECOND, WORDS_PER_SECOND
 from cosyui.ui import render
-from cosyui.ui.controls import clip_input, preset_rows, quiet, take_player
-from cosyui.ui.i18n import PAGE, Dictionary, Language, Words, both
+from cosyui.ui.controls import quiet, take_player
+from cosyui.ui.i18n import PAGE, Dictionary, Words, both
+from cosyui.ui.prompt_card import PromptCard
 from cosyui.ui.takes import FIELDS, Takes, View
-
-EXAMPLES = Path(__file__).parents[1] / "assets" / "examples"
-EXAMPLE_TRANSCRIPTS: dict[Language, str] = {
-    "en": "Teaching was, of course, the first thing that suggested itself.",
-    "zh": "当年就在沂州府和沂水县建立了分驻地。",
-}
 
 
 class SynthesisTab:
@@ -38,10 +36,11 @@ class SynthesisTab:
         with gr.Row(elem_classes="workspace"):
             with gr.Column(scale=7, min_width=320, elem_classes="side inputs"):
                 self._lay_text()
-                self._lay_voice()
+                self.prompt = PromptCard(service, dictionary, i18n)
             with gr.Column(scale=5, min_width=320, elem_classes="side outcome"):
                 self._lay_settings()
                 self._lay_result()
+        self._problems |= self.prompt.problems
         self._wire_fields()
         self._wire_take()
 
@@ -58,40 +57,6 @@ class SynthesisTab:
             )
             self.counter = gr.HTML(f'<span class="counter">0 / {limit}</span>', elem_id="counter", js_on_load=None)
             self._problem("text")
-
-    def _lay_voice(self) -> None:
-        t = self._i18n
-        limits = self._service.settings
-        with gr.Column(elem_classes="card"):
-            with gr.Column(elem_classes="field"):
-                modes = [(t(f"mode_{mode.value}"), mode.value) for mode in Mode]
-                self.mode = gr.Radio(
-                    modes, value=Mode.ZERO_SHOT.value, label=t("mode"), elem_id="mode", elem_classes="segmented"
-                )
-                self.mode_hint = gr.HTML(_mode_hint(Mode.ZERO_SHOT.value), elem_classes="hint", js_on_load=None)
-            with gr.Column(elem_classes="field"):
-                self.clip = clip_input(t("clip"))
-                hint = both("clip_hint", min=limits.clip_min_seconds, max=limits.clip_max_seconds)
-                self.clip_report = gr.HTML(f'<p class="hint">{hint}</p>', elem_id="clip-report", js_on_load=None)
-                self._problem("clip")
-                with gr.Row(elem_classes="chips"):
-                    gr.HTML(f'<span class="chips-label">{both("clip_examples")}</span>', js_on_load=None)
-                    self.examples = {
-                        name: gr.Button(t(f"clip_example_{name}"), size="sm", elem_id=f"example-{name}")
-                        for name in EXAMPLE_TRANSCRIPTS
-                    }
-            with gr.Column(elem_classes="field") as self.transcript_field:
-                self.transcript = gr.Textbox(
-                    label=t("transcript"), placeholder=t("transcript_placeholder"), lines=2, elem_id="transcript"
-                )
-                self._problem("transcript")
-            with gr.Column(elem_classes="field", visible=False) as self.instruction_field:
-                self.instruction = gr.Textbox(
-                    label=t("instruction"), placeholder=t("instruction_placeholder"), lines=2, elem_id="instruction"
-                )
-                self._problem("instruction")
-                self.instruct_note = gr.HTML("", elem_classes="note", js_on_load=None)
-                preset_rows(t, self.instruction)
 
     def _lay_settings(self) -> None:
         t = self._i18n
@@ -128,25 +93,12 @@ class SynthesisTab:
                 self.reuse_seed = gr.Button(t("reuse_seed"), size="sm", elem_id="reuse-seed")
 
     def _wire_fields(self) -> None:
-        limit = self._service.settings.max_chars
-        self.text.change(None, self.text, self.counter, js=f"(text) => cosyui.counter(text, {limit})")
-        for name in ("text", "transcript", "instruction", "speed", "seed"):
+        about = json.dumps(_about_texts(self._service.settings))
+        self.text.change(None, self.text, self.counter, js=f"(text) => cosyui.counter(text, {about})")
+        for name in ("text", "speed", "seed"):
             component: Any = getattr(self, name)
             component.input(None, None, self._problems[name], js="() => ''")
-        self.mode.change(
-            self._show_mode,
-            self.mode,
-            [self.mode_hint, self.transcript_field, self.instruction_field, self.instruct_note],
-            **quiet(),
-        )
-        self.clip.change(self._report_clip, self.clip, [self.clip_report, self._problems["clip"]], **quiet())
-        for language, button in self.examples.items():
-            button.click(
-                lambda language=language: (str(EXAMPLES / f"{language}.wav"), EXAMPLE_TRANSCRIPTS[language], ""),
-                None,
-                [self.clip, self.transcript, self._problems["transcript"]],
-                **quiet(),
-            )
+        for language, button in self.prompt.examples.items():
             example = PAGE[language]["text_example"]
             button.click(None, self.text, self.text, js=f"(text) => text.trim() ? text : {example!r}")
         self.dice.click(None, None, [self.seed, self._problems["seed"]], js="() => [cosyui.dice(), '']")
@@ -157,7 +109,8 @@ class SynthesisTab:
     def _wire_take(self) -> None:
         outputs = [self.generate, self.stop, self.status, self.empty, self.result_field, self.player, self.figures]
         outputs += [self.used_seed, *self._problems.values()]
-        inputs = [self.text, self.mode, self.clip, self.transcript, self.instruction, self.speed, self.seed]
+        voice = [self.prompt.mode, self.prompt.clip, self.prompt.transcript, self.prompt.instruction]
+        inputs = [self.text, *voice, self.speed, self.seed]
         run = gr.on(
             [self.generate.click, self.text.submit],
             self._run,
@@ -227,36 +180,22 @@ class SynthesisTab:
         line = render.status("failed", words("failed"), words("unexpected"))
         return gr.Button(interactive=True), gr.Button(interactive=False), line
 
-    def _show_mode(self, mode: str, request: gr.Request) -> tuple[Any, ...]:
-        facts = self._service.client.facts
-        unsupported = mode == Mode.INSTRUCT and facts is not None and not facts.instruct_supported
-        return (
-            _mode_hint(mode),
-            gr.Column(visible=mode == Mode.ZERO_SHOT),
-            gr.Column(visible=mode == Mode.INSTRUCT),
-            f'<p class="note-line">{both("instruct_unsupported")}</p>' if unsupported else "",
-        )
 
-    def _report_clip(self, clip: str | None, request: gr.Request) -> tuple[str, str]:
-        """Runs in a thread: decoding takes some milliseconds."""
-        words = self._dictionary.of(request)
-        limits = self._service.settings
-        hint = both("clip_hint", min=limits.clip_min_seconds, max=limits.clip_max_seconds)
-        if clip is None:
-            return f'<p class="hint">{hint}</p>', ""
-        try:
-            return render.clip_report(self._service.check_clip(Path(clip)), words), ""
-        except InputError as error:
-            return f'<p class="hint">{hint}</p>', render.problem_of(error, words)
+def _about_texts(settings: Settings) -> dict[str, object]:
+    """What the counter under the text needs: limits, rates of speech, and the sentence for a long text."""
+    return {
+        "limit": settings.max_chars,
+        "longest": settings.longest_text,
+        "characters": CJK_CHARS_PER_SECOND,
+        "words": WORDS_PER_SECOND,
+        "segment": SEGMENT_SECONDS,
+        "sentence": both("long_text", segments="{segments}", minutes="{minutes}"),
+    }
 
 
 def session_of(request: gr.Request) -> str:
     """Gradio's id of the browser tab."""
     return request.session_hash or "none"
-
-
-def _mode_hint(mode: str) -> str:
-    return f"<p>{both(f'mode_{mode}_hint')}</p>"
 
 
 def _whole(seed: str) -> int | None:

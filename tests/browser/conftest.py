@@ -47,7 +47,7 @@ def serve(tmp_path_factory):
 @pytest.fixture(scope="session")
 def app(serve):
     """One server with the fake engine for all tests that leave it as they found it."""
-    with serve() as started:
+    with serve(transcriber="fake") as started:
         yield started
 
 

@@ -2,12 +2,15 @@
 
 import io
 import re
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 from driving import (
     EN_CLIP,
+    EN_TRANSCRIPT,
     TAKE_MS,
     choose_mode,
     fetch_take,
@@ -15,13 +18,16 @@ from driving import (
     generate,
     good_clip,
     number,
+    problem,
     upload,
     wait_status,
+    wav,
     write_text,
 )
 from playwright.sync_api import expect
 
-from cosyui.service.estimate import speech_seconds
+from cosyui.speech.estimate import speech_seconds
+from tests.speech.clips_made import at_rate, by_av
 
 TEXT = "The ferry leaves at half past six, so let us have an early breakfast."
 
@@ -29,7 +35,7 @@ TEXT = "The ferry leaves at half past six, so let us have an early breakfast."
 @pytest.fixture(scope="module", params=["fake", "real"])
 def speaker(request, serve):
     """A server as a fresh clone starts it (real: default model, CPU), and one with the fake engine."""
-    with serve(engine=request.param, device="cpu") as started:
+    with serve(engine=request.param, device="cpu", transcriber="off") as started:
         yield started
 
 
@@ -86,6 +92,59 @@ def test_clip_report_shows_length_level_and_advice(page):
     expect(report).to_contain_text("7.1 s")
     expect(report).to_contain_text("dBFS")
     expect(report).to_contain_text("Good clip.")
+
+
+def encoded(container, codec, rate):
+    """An upload as a phone or a browser makes it, under a name that tells nothing."""
+    samples, own = soundfile.read(EN_CLIP, dtype="float32")
+    return {
+        "name": f"语音 “备忘” … 😀.{container}",
+        "mimeType": f"video/{container}",  # as browsers call them
+        "buffer": by_av(at_rate(samples, own, rate), container, codec, rate),
+    }
+
+
+@pytest.mark.parametrize(("container", "codec", "rate"), [("mp4", "aac", 16_000), ("webm", "libopus", 48_000)])
+def test_phone_memo_and_browser_recording_are_taken(page, app, container, codec, rate):
+    upload(page, encoded(container, codec, rate))
+    expect(page.locator(".clip-length")).to_have_text(re.compile(r"7\.[12] s"))
+    page.locator("#transcript textarea").fill(EN_TRANSCRIPT)
+    write_text(page, TEXT)
+    generate(page)
+    wait_status(page, "done")
+    ours = [path.name for path in Path(tempfile.gettempdir()).glob("cosyui-*/**/*") if path.is_file()]
+    assert f"clip.{container}" in ours
+    assert [name for name in ours if "备忘" in name] == []
+
+
+def test_long_clip_is_cut_by_the_page_and_needs_its_own_words(page):
+    samples, rate = soundfile.read(EN_CLIP, dtype="float32")
+    long = np.resize(np.concatenate([samples, np.zeros(rate // 2)]), 40 * rate)
+    write_text(page, TEXT)
+    page.locator("#transcript textarea").fill(EN_TRANSCRIPT)
+    upload(page, wav(long, rate))
+    assert "best part" in problem(page, "clip")
+    page.locator("#best-part").click()
+    expect(page.locator(".clip-report .clip-length")).to_have_text(re.compile(r"^1?\d\.\d s$"))
+    expect(page.locator("#transcript textarea")).to_have_value("")
+    page.locator("#transcript textarea").fill(EN_TRANSCRIPT)
+    generate(page)
+    assert "whole recording" in problem(page, "transcript")
+    page.locator("#transcribe").click()
+    expect(page.locator("#transcript textarea")).to_have_value(re.compile(r"A clip of \d+\.\d seconds\."))
+    expect(page.locator("#problem-transcript .problem-line")).to_have_count(0)
+    page.locator("#transcript textarea").focus()
+    page.locator("#transcript textarea").blur()
+    expect(page.locator("#transcript-note")).to_contain_text("takes only about")
+    generate(page)
+    wait_status(page, "done")
+    expect(page.locator(".result .notes")).to_contain_text("takes only about")
+
+
+def test_without_a_recogniser_the_page_says_how_to_get_one(open_page, speaker):
+    page = open_page(speaker.url)
+    expect(page.locator("#transcribe")).to_be_disabled()
+    expect(page.locator("#transcribe-hint")).to_contain_text("pip install")
 
 
 def test_recording_by_microphone_becomes_the_clip(page):

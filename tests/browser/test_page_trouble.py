@@ -60,7 +60,7 @@ def seed(value):
 BAD_FORMS = {
     "empty text": ("", good_clip, "text", "Type the text"),
     "punctuation only": ("?!... ,", good_clip, "text", "nothing to speak"),
-    "text too long": ("word " * 60, good_clip, "text", "at most 200"),
+    "text too long": ("word " * 4001, good_clip, "text", "20000"),
     "no clip": (TEXT, no_clip, "clip", "Upload or record"),
     "clip under 3 s": (TEXT, clip(tone(1.0)), "clip", "1.0 s long"),
     "clip over 30 s": (TEXT, clip(tone(31.0)), "clip", "longer than 30 s"),
@@ -114,8 +114,29 @@ def test_empty_file_is_told_at_upload(page):
 def test_counter_follows_the_text(page):
     write_text(page, "你好 world")
     expect(page.locator(".counter")).to_have_text("8 / 200")
-    write_text(page, "x" * 201)
-    expect(page.locator(".counter.over")).to_have_text("201 / 200")
+    expect(page.locator(".long-text")).to_have_count(0)
+    write_text(page, "词" * 540)
+    expect(page.locator(".counter")).to_have_text("540 / 200")
+    expect(page.locator(".counter.over")).to_have_count(0)
+    expect(page.locator(".long-text .t-en")).to_contain_text("about 10 parts, 2 min")
+    write_text(page, "x" * 20_001)
+    expect(page.locator(".counter.over")).to_have_text("20001 / 20000")
+    expect(page.locator(".long-text")).to_have_count(0)
+
+
+def test_long_text_is_spoken_with_progress_and_can_be_stopped(page):
+    good_clip(page)
+    write_text(page, "[fake:slow=0.2][fake:segments=30][fake:seconds=30]" + "A story that goes on and on. " * 10)
+    generate(page)
+    line = page.locator("#status [data-status=running]")
+    expect(line).to_contain_text("of about")
+    shown = line.inner_text()
+    expect(line).not_to_have_text(shown)
+    page.locator("#stop").click()
+    wait_status(page, "stopped")
+    write_text(page, "[fake:segments=4][fake:seconds=8]" + "A story that goes on and on. " * 10)
+    generate(page)
+    wait_status(page, "done")
 
 
 def test_engine_failure_is_told_and_everything_entered_stays(page):

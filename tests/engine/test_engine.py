@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
+from cosyui.engine import segment as segment_module
 from cosyui.engine import take as take_module
 from cosyui.engine.engine import Engine
-from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Mode, PromptClip, Started
+from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Mode, Progress, PromptClip, Started
 from tests.engine.conftest import finish, request_of
 
 
 def pcm(events: list[Event]) -> np.ndarray:
     return np.frombuffer(b"".join(e.pcm for e in events if isinstance(e, AudioChunk)), dtype="<i2")
+
+
+def chunks(events: list[Event]) -> list[AudioChunk]:
+    return [event for event in events if isinstance(event, AudioChunk)]
+
+
+@pytest.fixture
+def judged(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gate looks at the length, as with a model that speaks."""
+    monkeypatch.setattr(engine.model, "config", replace(engine.model.config, untrained=False))
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -28,20 +41,37 @@ def test_a_take_gives_the_audio_its_tokens_stand_for(
     events = finish(engine, request_of(clip, mode=mode, stream=stream))
     assert isinstance(events[0], Started)
     assert isinstance(events[-1], Finished)
-    assert all(isinstance(event, AudioChunk) for event in events[1:-1])
-    assert [e.index for e in events if isinstance(e, AudioChunk)] == list(range(len(events) - 2))
+    assert all(isinstance(event, AudioChunk | Progress) for event in events[1:-1])
+    assert [chunk.index for chunk in chunks(events)] == list(range(len(chunks(events))))
     stats, sound = events[-1].stats, pcm(events)
-    assert len(sound) == stats.speech_tokens * 960
+    trimmed = stats.speech_tokens * 960 - len(sound)
+    assert 0 <= trimmed < 24_000
     assert stats.speech_seconds == pytest.approx(len(sound) / 24_000)
     assert np.abs(sound).max() > 300
     assert 0 < stats.first_chunk_seconds <= stats.total_seconds
 
 
+def test_a_stream_and_a_whole_take_are_trimmed_alike(engine: Engine, clip: PromptClip) -> None:
+    whole, stream = (finish(engine, request_of(clip, stream=stream)) for stream in (False, True))
+    assert len(pcm(whole)) == pytest.approx(len(pcm(stream)), abs=480)
+
+
 def test_the_first_chunk_of_a_stream_comes_before_the_last_token(engine: Engine, clip: PromptClip) -> None:
     events = finish(engine, request_of(clip, text="Yes, my friend, I think so too.", stream=True))
-    chunks = [event for event in events if isinstance(event, AudioChunk)]
-    assert len(chunks) > 2
-    assert chunks[0].samples < chunks[1].samples + 24_000
+    assert len(chunks(events)) > 2
+    assert chunks(events)[0].samples < 36_000
+    assert isinstance(events[events.index(chunks(events)[0]) + 1], Progress | AudioChunk)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_progress_counts_up_to_the_length_of_the_take(engine: Engine, clip: PromptClip, stream: bool) -> None:
+    events = finish(engine, request_of(clip, text="Yes, my friend, I think so too.", stream=stream))
+    told = [event.speech_seconds for event in events if isinstance(event, Progress) and not event.redone]
+    seconds = len(pcm(events)) / 24_000
+    assert told == sorted(told)
+    assert all(0.9 < later - sooner < 1.2 for sooner, later in pairwise(told))
+    assert len(told) >= seconds - 2
+    assert max(told) <= seconds + 1
 
 
 def test_seed_decides_and_nothing_else(engine: Engine, clip: PromptClip) -> None:
@@ -59,14 +89,25 @@ def test_speed_changes_the_length(engine: Engine, clip: PromptClip, speed: float
     assert changed == pytest.approx(normal / speed, abs=480)
 
 
-def test_segments_are_joined_with_a_pause(engine: Engine, clip: PromptClip) -> None:
-    events = finish(engine, request_of(clip, text="One two three four five six seven eight nine. " * 8))
+@pytest.mark.parametrize("stream", [False, True])
+def test_segments_are_joined_with_the_pause_that_they_ask_for(
+    engine: Engine, clip: PromptClip, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = [0.15, 0.6, 1.5, 0.0]
+    segments, warnings = engine.frontend.segments(request_of(clip))
+    parts = [replace(segments[0], pause=pause) for pause in pauses]
+    monkeypatch.setattr(engine.frontend, "segments", lambda _: (parts, warnings))
+    events = finish(engine, request_of(clip, stream=stream))
     assert isinstance(events[-1], Finished)
-    stats = events[-1].stats
-    assert stats.segments > 1
-    pauses = [e for e in events if isinstance(e, AudioChunk) and not any(e.pcm)]
-    assert len(pauses) == stats.segments - 1
-    assert all(2_400 <= pause.samples <= 24_000 for pause in pauses)
+    assert events[-1].stats.segments == len(pauses)
+    sound = pcm(events)
+    edges = np.flatnonzero(np.diff(np.concatenate([[1], sound != 0, [1]]).astype(int)))
+    runs = [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if end - start > 480]
+    assert len(runs) == len(pauses) - 1
+    for (start, end), wanted in zip(runs, pauses, strict=False):
+        assert wanted - 0.2 <= (end - start) / 24_000 <= wanted + 0.01
+        assert abs(sound[start - 1]) < 30, "a click before the pause"
+        assert abs(sound[end]) < 30, "a click after the pause"
 
 
 @pytest.mark.parametrize("after", [0, 1, 5, 40])
@@ -86,10 +127,11 @@ def test_a_cancelled_take_frees_what_it_held(engine: Engine, clip: PromptClip) -
     engine.submit(request_of(clip))
     while not engine.prompts.entries:
         engine.step()
-    assert engine.active is not None
-    frame = engine.active[1].gi_frame  # type: ignore[attr-defined]
-    held = weakref.ref(frame.f_locals["self"])
-    del frame
+    work = engine.lanes.current()
+    assert work is not None
+    assert work.take is not None
+    held = weakref.ref(work.take)
+    del work
     engine.cancel("one")
     engine.step()
     gc.collect()
@@ -208,3 +250,75 @@ def test_a_model_that_follows_no_instructions_says_so(
     done = [finish(engine, request_of(clip, mode=mode))[-1] for mode in (Mode.INSTRUCT, Mode.CROSS_LINGUAL)]
     told = [isinstance(e, Finished) and any("instructions" in str(text) for text in e.stats.warnings) for e in done]
     assert told == [True, False]
+
+
+def scripted(tokens: list[int], tries: list[int]) -> Callable[..., Iterator[int]]:
+    """A stand-in for `decode` that gives these tokens each time; ``tries`` gets how many were taken."""
+
+    def decode(*_: object) -> Iterator[int]:
+        tries.append(0)
+        for token in tokens:
+            tries[-1] += 1
+            yield token
+
+    return decode
+
+
+@pytest.mark.usefixtures("judged")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("tokens", "at_most"),
+    [([5] * 10_000, 60), ([5, 9, 31] * 5_000, 90), ([(7 * index * index) % 4099 for index in range(10_000)], 101)],
+    ids=["one token", "three tokens", "no stop"],
+)
+def test_endless_speech_is_stopped_at_once_tried_again_and_refused(
+    engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch, stream: bool, tokens: list[int], at_most: int
+) -> None:
+    size = engine.model.config.llm.speech_token_size
+    tries: list[int] = []
+    monkeypatch.setattr(segment_module, "decode", scripted([token % size for token in tokens], tries))
+    events = finish(engine, request_of(clip, stream=stream))
+    assert isinstance(events[-1], Failed)
+    assert events[-1].code == "output_endless"
+    assert len(tries) == (1 if chunks(events) else take_module.MAX_TRIES)
+    assert max(tries) <= at_most
+    monkeypatch.undo()
+    assert isinstance(finish(engine, request_of(clip))[-1], Finished)
+
+
+@pytest.mark.usefixtures("judged")
+@pytest.mark.parametrize("stream", [False, True])
+def test_of_two_doubtful_tries_the_less_odd_is_delivered_with_a_remark(
+    engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """Half a second and then a second where three are expected."""
+    lengths = iter([12, 24])
+    monkeypatch.setattr(segment_module, "decode", lambda *_: iter(range(100, 100 + next(lengths))))
+    text = "Yes, my friend, I think so too, after all."
+    events = finish(engine, request_of(clip, text=text, stream=stream))
+    assert isinstance(events[-1], Finished)
+    stats = events[-1].stats
+    assert (stats.retries, stats.speech_tokens) == (1, 24)
+    assert [notice.code for notice in stats.warnings] == ["length_short"]
+    assert len(pcm(events)) == pytest.approx(24 * 960, abs=4_800)
+    assert [event.redone for event in events if isinstance(event, Progress)].count(True) >= 1
+
+
+def test_a_long_job_lets_short_takes_go_first_at_its_borders(
+    engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (part,), _ = engine.frontend.segments(request_of(clip))
+    monkeypatch.setattr(
+        engine.frontend, "segments", lambda request: ([replace(part, pause=0.2)] * 3 if request.long else [part], ())
+    )
+    alone = finish(engine, request_of(clip, "long", long=True))
+    assert isinstance(alone[-1], Finished)
+    engine.submit(request_of(clip, "long", long=True))
+    events = engine.step()
+    for name in ("a", "b"):
+        engine.submit(request_of(clip, name))
+    while engine.has_work:
+        events += engine.step()
+    parts = [event.request_id for event in events if isinstance(event, AudioChunk)]
+    assert parts == ["a", "long", "b", "long", "long"]
+    assert np.array_equal(pcm([event for event in events if event.request_id == "long"]), pcm(alone))

@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 from cosyui.engine.config import EngineConfig
-from cosyui.engine.request import AudioChunk, Cancelled, Failed, Finished, Started
+from cosyui.engine.request import AudioChunk, Cancelled, Failed, Finished, Progress, Started
 from cosyui.errors import CheckpointError
 from cosyui.host.client import EngineClient
 from cosyui.host.config import HostConfig
@@ -33,7 +33,7 @@ def audio(events):
 
 
 def kinds(events):
-    return [type(event) for event in events if not isinstance(event, AudioChunk)]
+    return [type(event) for event in events if not isinstance(event, AudioChunk | Progress)]
 
 
 async def first_chunk(events):

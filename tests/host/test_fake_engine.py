@@ -1,13 +1,15 @@
 """The fake engine by itself, so that tests built on it can trust it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cosyui.engine.config import EngineConfig
-from cosyui.engine.request import SAMPLE_RATE, AudioChunk, Cancelled, Finished, Started
+from cosyui.engine.request import SAMPLE_RATE, AudioChunk, Cancelled, Failed, Finished, Progress, Started
 from cosyui.errors import SetupError
 from cosyui.host.config import FakeScript, HostConfig
-from cosyui.host.fake import FakeEngine, fake_pcm, speech_seconds, tone_hz
+from cosyui.host.fake import PAUSE_SECONDS, FakeEngine, fake_pcm, segment_pcm, speech_seconds, tone_hz
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def test_tone_tells_the_request(engine, make_request):
         wave = np.frombuffer(b"".join(event.pcm for event in own if isinstance(event, AudioChunk)), "<i2")
         peak = np.argmax(np.abs(np.fft.rfft(wave))) * SAMPLE_RATE / len(wave)
         assert peak == pytest.approx(tone_hz(request.id), abs=1.5)
-        assert [type(event) for event in own if not isinstance(event, AudioChunk)] == [Started, Finished]
+        assert [type(event) for event in own if not isinstance(event, AudioChunk | Progress)] == [Started, Finished]
     assert tone_hz("one") != tone_hz("two")
 
 
@@ -51,6 +53,52 @@ def test_cancelled_request_ends_once(engine, make_request):
     engine.cancel("a")
     engine.cancel("a")
     assert run(engine) == [Cancelled("a")]
+
+
+def audio(events):
+    return b"".join(event.pcm for event in events if isinstance(event, AudioChunk))
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 40])
+def test_segments_come_in_order_with_pauses(engine, make_request, count):
+    request = make_request("a", f"[fake:segments={count}][fake:seconds=8]")
+    engine.submit(request)
+    events = run(engine)
+    assert audio(events) == b"".join(segment_pcm(request, number) for number in range(count)) == fake_pcm(request)
+    seconds = len(fake_pcm(request)) / 2 / SAMPLE_RATE
+    assert seconds == pytest.approx(8 + PAUSE_SECONDS * (count - 1), abs=0.01)
+    assert events[0] == Started("a", count)
+    assert events[-1].stats.segments == count
+    told = [event.speech_seconds for event in events if isinstance(event, Progress)]
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(seconds, abs=0.01)
+
+
+def test_bad_segment_is_made_again_and_one_that_stays_bad_fails_the_request(engine, make_request):
+    text = "[fake:segments=3][fake:seconds=3]"
+    once, always = make_request("a", f"{text}[fake:bad=2]"), make_request("b", f"{text}[fake:bad_always=2]")
+    for request in (once, always):
+        engine.submit(request)
+    events = run(engine)
+    own = [event for event in events if event.request_id == "a"]
+    assert audio(own) == fake_pcm(once)
+    assert [event.redone for event in own if isinstance(event, Progress)].count(True) == 1
+    assert own[-1].stats.retries == 1
+    assert isinstance(events[-1], Failed)
+    assert "Part 2 of 3" in events[-1].message
+
+
+def test_short_requests_go_between_the_segments_of_a_long_one(engine, make_request):
+    long = replace(make_request("long", "[fake:segments=4][fake:seconds=4]"), long=True)
+    engine.submit(long)
+    engine.step()
+    for name in ("one", "two"):
+        engine.submit(make_request(name, "[fake:seconds=1]"))
+    events = run(engine)
+    order = [event.request_id for event in events]
+    runs = [name for name, before in zip(order, [None, *order], strict=False) if name != before]
+    assert runs == ["one", "long", "two", "long"]
+    assert audio([event for event in events if event.request_id == "long"]) == fake_pcm(long)
 
 
 def test_unknown_directive_is_refused(engine, make_request):

@@ -4,41 +4,31 @@ import asyncio
 import errno
 import os
 import pickle
+import threading
+import wave
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
 from cosyui.errors import CosyuiError, InputError, SetupError
-from cosyui.service.admission import AdmissionQueue
+from cosyui.service import recorder as recorder_module
+from cosyui.service.admission import AdmissionQueue, MovingAverage
 from cosyui.service.checks import form_problems
-from cosyui.service.estimate import MovingAverage, speech_seconds
 from cosyui.service.job import Job
 from cosyui.service.mailbox import Mailbox
 from cosyui.service.outputs import OutputStore
+from cosyui.service.recorder import Recorder
 from cosyui.service.types import Chunk, FormError, QueueFullError, Running, Stopped, Waiting
 from cosyui.settings import Settings
 
 CLIP = PromptClip(np.zeros(16_000, np.float32), 16_000)
 
 
-def job(name, seconds=10.0):
-    return Job(SynthesisRequest(name, "text", Mode.ZERO_SHOT, CLIP, 1), "anonymous", seconds)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("今天天气很好我们出去走走吧好不好呀", 17 / 4.5),
-        ("one two three four five six seven eight nine ten", 10 / 2.6),
-        ("[breath]one two[laughter] three <strong>four</strong>", 4 / 2.6),
-        ("我喜欢 deep learning", 3 / 4.5 + 1 / 2.6 + 8 / 14),
-        ("hi", 0.5),
-    ],
-)
-def test_estimated_seconds_of_speech(text, seconds):
-    assert speech_seconds(text) == pytest.approx(seconds, rel=0.01)
-    assert speech_seconds(text, speed=2.0) == pytest.approx(seconds / 2, rel=0.01)
+def job(name, seconds=10.0, *, long=False):
+    request = SynthesisRequest(name, "text", Mode.ZERO_SHOT, CLIP, 1, long=long)
+    return Job(request, "anonymous", seconds, recorder=Recorder(OutputStore(Path("nowhere")), name))
 
 
 def test_moving_average_follows_new_values():
@@ -68,6 +58,43 @@ def test_queue_positions_eta_and_leaving():
     assert (queue.waiting, queue.running) == ([], [third])
     queue.leave(first)
     assert queue.running == [third]
+
+
+def test_short_takes_and_long_jobs_have_a_place_and_a_line_each():
+    queue = AdmissionQueue(size=1)
+    story, novel = job("story", 600.0, long=True), job("novel", 900.0, long=True)
+    for each in (story, novel):
+        queue.enter(each)
+    with pytest.raises(QueueFullError):
+        queue.enter(job("saga", long=True))
+    take, other = job("take"), job("other", 20.0)
+    for each in (take, other):
+        queue.enter(each)
+    assert [queue.position(each) for each in (story, novel, take, other)] == [0, 1, 0, 1]
+    with pytest.raises(QueueFullError):
+        queue.check()
+    queue.rtf.add(1.0)
+    story.segments = 60
+    assert queue.eta(other) == pytest.approx(10 + 10), "the running take and a segment of the story"
+    assert queue.eta(novel) == pytest.approx(600 + 10 + 20), "the story, and the short takes that go before"
+    assert queue.left(story) == pytest.approx(600 + 10 + 20)
+    assert queue.left(take) == pytest.approx(10)
+    queue.leave(story)
+    assert novel.turn.is_set()
+    assert not other.turn.is_set()
+    queue.leave(take)
+    assert other.turn.is_set()
+
+
+def test_seconds_done_never_go_back():
+    one = job("a")
+    seen = []
+    for seconds, redone in ((1.0, False), (2.0, False), (0.0, True), (1.0, True), (2.5, False)):
+        one.add_progress(seconds, redone=redone)
+        seen.append((one.done_seconds, one.redone))
+    assert seen == [(1.0, False), (2.0, False), (2.0, True), (2.0, True), (2.5, False)]
+    one.add_chunk(bytes(2 * 24_000 * 4))
+    assert (one.done_seconds, one.sound_seconds) == (4.0, 4.0)
 
 
 def test_late_job_never_has_negative_work_ahead():
@@ -128,10 +155,11 @@ async def test_mailbox_wakes_a_waiting_reader():
         ({}, []),
         ({"text": " \n"}, [("text", "text_empty")]),
         ({"text": "。！?…"}, [("text", "text_nothing_to_speak")]),
-        ({"text": "x" * 201}, [("text", "text_too_long")]),
-        ({"text": "  " + "x" * 200 + "\n"}, []),
+        ({"text": "x" * 201}, []),
+        ({"text": "x" * 20_001}, [("text", "text_too_long")]),
+        ({"text": "  " + "x" * 20_000 + "\n"}, []),
         ({"transcript": ""}, [("transcript", "transcript_missing")]),
-        ({"transcript": "x" * 401}, [("transcript", "transcript_too_long")]),
+        ({"transcript": "x" * 601}, [("transcript", "transcript_too_long")]),
         ({"transcript": "", "mode": Mode.CROSS_LINGUAL}, []),
         ({"transcript": "", "mode": Mode.INSTRUCT, "instruction": "happily"}, []),
         ({"mode": Mode.INSTRUCT}, [("instruction", "instruction_missing")]),
@@ -149,6 +177,16 @@ def test_problems_of_a_form(form, changes, expected):
     assert [(problem.field, problem.code) for problem in problems] == expected
 
 
+@pytest.mark.parametrize(("longest", "length"), [(0, 200), (50, 200), (500, 500)])
+def test_too_long_text_is_told_with_both_numbers(form, longest, length):
+    settings = Settings.load({"long_max_chars": longest}, {})
+    assert form_problems(form("x" * length), settings) == []
+    (problem,) = form_problems(form("x" * (length + 1)), settings)
+    assert problem.code == "text_too_long"
+    assert str(length) in problem.message
+    assert str(length + 1) in problem.message
+
+
 def test_form_error_pickles_with_its_problems():
     error = FormError([InputError("text_empty", "Type.", "text"), InputError("clip_missing", "Upload.", "clip")])
     copy = pickle.loads(pickle.dumps(error))
@@ -159,10 +197,68 @@ def test_form_error_pickles_with_its_problems():
     assert (copy.code, copy.field, str(copy)) == ("text_empty", "text", "Type.")
 
 
+def write_take(store, name, pcm):
+    recorder = Recorder(store, name)
+    recorder.add(pcm)
+    return asyncio.run(recorder.finish())
+
+
+@pytest.mark.anyio
+async def test_recorder_keeps_little_in_memory_and_the_file_appears_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder_module, "MEMORY_BYTES", 1000)
+    recorder = Recorder(OutputStore(tmp_path), "take")
+    chunks = [np.full(200, number, "<i2").tobytes() for number in range(50)]
+    for chunk in chunks:
+        recorder.add(chunk)
+        await recorder.spill()
+        assert sum(map(len, recorder._waiting)) <= 1000 + len(chunk)
+        assert not list(tmp_path.rglob("*.wav"))
+    path = await recorder.finish()
+    with wave.open(str(path)) as file:
+        assert file.readframes(file.getnframes()) == b"".join(chunks)
+    assert [entry.name for entry in path.parent.iterdir()] == ["take.wav"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("when", ["nothing yet", "in memory", "spilled", "finished"])
+async def test_discarded_recording_leaves_nothing(tmp_path, monkeypatch, when):
+    monkeypatch.setattr(recorder_module, "MEMORY_BYTES", 1000 if when == "spilled" else 1 << 20)
+    recorder = Recorder(OutputStore(tmp_path), "take")
+    if when != "nothing yet":
+        recorder.add(bytes(4000))
+    await (recorder.finish() if when == "finished" else recorder.spill())
+    for _ in range(2):
+        await recorder.discard()
+    assert [entry for entry in tmp_path.rglob("*") if entry.is_file()] == []
+
+
+@pytest.mark.anyio
+async def test_recording_cancelled_in_the_middle_of_a_write_can_be_discarded(tmp_path, monkeypatch):
+    entered, go = threading.Event(), threading.Event()
+    finish = recorder_module.WavWriter.finish
+
+    def slow_finish(self):
+        entered.set()
+        assert go.wait(20)
+        finish(self)
+
+    monkeypatch.setattr(recorder_module.WavWriter, "finish", slow_finish)
+    recorder = Recorder(OutputStore(tmp_path), "take")
+    recorder.add(bytes(400))
+    task = asyncio.create_task(recorder.finish())
+    await asyncio.to_thread(entered.wait)
+    task.cancel()
+    asyncio.get_running_loop().call_later(0.01, go.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await recorder.discard()
+    assert [entry for entry in tmp_path.rglob("*") if entry.is_file()] == []
+
+
 def test_outputs_are_found_only_inside_the_folder(tmp_path):
     store = OutputStore(tmp_path / "outputs")
     store.check()
-    path = store.write("take", [b"\x01\x00" * 240])
+    path = write_take(store, "take", b"\x01\x00" * 240)
     inside = f"{path.parent.name}/take.wav"
     (tmp_path / "secret.wav").write_bytes(b"x")
     (store.root / "link.wav").symlink_to(tmp_path / "secret.wav")
@@ -189,10 +285,10 @@ def test_check_of_the_folder_names_the_reason(tmp_path, monkeypatch, number, cod
 
 def test_day_folder_that_is_a_file_is_a_clear_error(tmp_path):
     store = OutputStore(tmp_path)
-    day = store.write("first", [b"\x00\x00"]).parent
+    day = write_take(store, "first", b"\x00\x00").parent
     store.discard(day / "first.wav")
     day.rmdir()
     day.write_text("in the way")
     with pytest.raises(CosyuiError) as caught:
-        store.write("second", [b"\x00\x00"])
+        write_take(store, "second", b"\x00\x00")
     assert caught.value.code == "outputs_not_writable"

@@ -1,5 +1,6 @@
 """The whole way of a take, with the fake engine in its real child process."""
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -15,6 +16,7 @@ from cosyui.errors import CheckpointError, CosyuiError, EngineError, InputError,
 from cosyui.host.config import FakeScript
 from cosyui.host.fake import tone_hz
 from cosyui.service.types import Chunk, Done, FormError, Problem, QueueFullError, Running, Stopped, Waiting
+from cosyui.speech.audio_out import WavWriter
 
 pytestmark = pytest.mark.anyio
 
@@ -193,23 +195,23 @@ async def test_reader_that_goes_away_cancels_its_take(fake_service, form):
 
 async def test_writing_holds_up_nobody_and_can_be_cancelled(fake_service, form, monkeypatch):
     async with fake_service(queue_size=0) as service:
-        gate, entered, write = threading.Event(), threading.Event(), service.outputs.write
+        gate, entered, finish = threading.Event(), threading.Event(), WavWriter.finish
 
-        def slow_write(take_id, chunks):
+        def slow_finish(writer):
             entered.set()
             assert gate.wait(20)
-            return write(take_id, chunks)
+            finish(writer)
 
-        monkeypatch.setattr(service.outputs, "write", slow_write)
+        monkeypatch.setattr(WavWriter, "finish", slow_finish)
         ticket = await service.submit(form())
         updates = ticket.updates()
         await until(updates, lambda _: [entry.state for entry in service.overview().running] == ["writing"])
-        monkeypatch.setattr(service.outputs, "write", write)
+        await asyncio.to_thread(entered.wait)
+        monkeypatch.setattr(WavWriter, "finish", finish)
         assert isinstance((await follow(await service.submit(form())))[-1], Done)  # no place is taken while writing
         service._drive.jobs[ticket.id].task.cancel()
         gate.set()
         assert [update async for update in updates][-1] == Stopped()
-        assert entered.is_set()
         assert not list(service.outputs.root.rglob(f"*{ticket.id}*"))
 
 
@@ -347,6 +349,7 @@ async def test_journal_line_has_figures_and_no_text(fake_service, form, caplog):
     assert (done["request_id"], done["client"], done["outcome"]) == (ticket.id, "somebody", "done")
     assert (done["speech_seconds"], done["speech_tokens"], done["code"]) == (1.0, 25, None)
     assert done["rtf"] is not None
+    assert done["long"] is False
     assert (failed["outcome"], failed["code"]) == ("failed", "out_of_memory")
     assert [fields["code"] for event, fields in lines if event == "request_rejected"] == ["text_empty"]
     assert "words" not in str(lines)

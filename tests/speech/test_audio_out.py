@@ -1,10 +1,10 @@
-"""PCM, fades, joining, and files that appear whole or not at all."""
+"""PCM, fades, and files that appear whole or not at all."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cosyui.errors import CosyuiError
 from cosyui.speech import audio_out
-from cosyui.speech.audio_out import WavWriter, fade, join, pause_seconds, to_pcm16, wav_header, write_wav
+from cosyui.speech.audio_out import WavWriter, fade, to_pcm16, wav_header
 
 
 @given(st.lists(st.floats(-3, 3, width=32), max_size=50))
@@ -54,17 +54,12 @@ def test_short_waves_fade_without_overlap(length: int) -> None:
     assert (faded <= 1.0).all()
 
 
-def test_join_has_pauses_between_and_none_around() -> None:
-    loud = np.full(2400, 0.5, np.float32)
-    joined = join([loud, np.zeros(0, np.float32), loud], gap_seconds=0.1)
-    assert len(joined) == 2400 + 2400 + 2400
-    assert not joined[2400:4800].any()
-    assert joined[1200] == joined[6000] == 0.5
-    assert len(join([])) == 0
-
-
-def test_a_sentence_end_pauses_longer_than_a_comma_and_a_cut() -> None:
-    assert pause_seconds("好。”") == pause_seconds("Yes.") > pause_seconds("好，") > pause_seconds("好") > 0
+def write_wav(path: Path, chunks: Iterable[bytes]) -> float:
+    """The seconds that were written."""
+    with WavWriter(path) as writer:
+        for chunk in chunks:
+            writer.write(chunk)
+    return writer.seconds
 
 
 def chunks(*sizes: int) -> Iterator[bytes]:

@@ -32,25 +32,26 @@ def english():
     return Dictionary(SETTINGS).of(SimpleNamespace(cookies={}, headers={}))
 
 
-def report(seconds=7.0, rate=24_000, peak=-6.0, rms=-20.0):
-    return ClipReport(seconds, rate, 1, peak, rms, ())
+def report(changes=(), advice=()):
+    return ClipReport(7.0, 6.8, 6.0, 24_000, 1, 8_000.0, -6.0, -20.0, 50.0, 0.0, changes, advice)
 
 
 @pytest.mark.parametrize(
     ("given", "tone", "advice"),
     [
         (report(), "good", "Good clip."),
-        (report(seconds=4.0), "fine", "5 to 13 s"),
-        (report(seconds=20.0), "fine", "more than 13 s"),
-        (report(rms=-45.0), "fair", "quiet"),
-        (report(peak=0.0), "fair", "loud"),
-        (report(rate=8_000), "fair", "sample rate"),
+        (report(changes=(Notice("clip_trimmed", "Cut off."),)), "fine", "Good clip."),
+        (report(advice=(Notice("clip_short", "Rather short."),)), "fine", "Rather short."),
+        (report(advice=(Notice("clip_quiet", "Very quiet."),)), "fair", "Very quiet."),
+        (report(advice=(Notice("hostile", HOSTILE),)), "fair", "&lt;img"),
     ],
 )
 def test_clip_report_advises(english, given, tone, advice):
     html = render.clip_report(given, english)
     assert f'"clip-report {tone}"' in html
     assert advice in html
+    assert HOSTILE not in html
+    assert ("Good clip." in html) == (not given.advice)
 
 
 def test_problem_text_is_escaped(words):
@@ -86,9 +87,17 @@ def test_progress_never_claims_to_be_full(english, update, width):
     assert width in render.running(update, english)
 
 
+def test_progress_tells_when_a_part_is_made_again(words):
+    usual, redone = (render.running(Running(2.0, 3, 9.0, redone=redone), words) for redone in (False, True))
+    assert words("running_redone") in redone
+    assert words("running_redone") not in usual
+
+
 def test_result_shows_what_was_measured(english):
     stats = RequestStats(5.0, 1.5, 0.3, 125, 1, warnings=(Notice("hostile", HOSTILE),))
-    html = render.figures(Result("id", Path("x.wav"), 5.0, 42, stats, 0.1, 0.4, 1.7), english)
+    cut = Notice("clip_cut", "The best part was used.")
+    html = render.figures(Result("id", Path("x.wav"), 5.0, 42, stats, 0.1, 0.4, 1.7, notices=(cut,)), english)
+    assert cut.message in html
     assert all(f"<dd>{value}</dd>" in html for value in ("5.0 s", "0.40 s", "1.70 s", "0.30", "42"))
     assert HOSTILE not in html
 
