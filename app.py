@@ -28,8 +28,8 @@ from cosyui.service.clips import ClipStore
 from cosyui.service.outputs import OutputStore
 from cosyui.service.service import SynthesisService, running
 from cosyui.settings import PREFIX, Settings
-from cosyui.speech.lexicon import Lexicon
-from cosyui.speech.transcribe import find_transcriber
+from cosyui.speech.clip.transcribe import find_transcriber
+from cosyui.speech.text.lexicon import Lexicon
 
 logger = logging.getLogger("cosyui.app")
 BAD_SETUP = 2

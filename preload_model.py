@@ -102,7 +102,7 @@ def load_and_speak(settings: Settings, folder: Path) -> None:
 
 def speak(engine: EngineProtocol) -> RequestStats:
     """Say `WARM_UP_TEXT` in the voice of the example clip. Raises EngineError if that fails."""
-    from cosyui.speech.audio_in import load_clip
+    from cosyui.speech.clip.intake import load_clip
 
     clip, _ = load_clip(EXAMPLE_CLIP, transcript=EXAMPLE_TRANSCRIPT)
     engine.submit(SynthesisRequest("warm-up", WARM_UP_TEXT, Mode.ZERO_SHOT, clip, seed=0))

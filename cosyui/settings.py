@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from cosyui.engine.config import Precision
 from cosyui.errors import SetupError
-from cosyui.speech.screen import MAX_INSTRUCTION_CHARS, MAX_TRANSCRIPT_CHARS
+from cosyui.speech.text.screen import MAX_INSTRUCTION_CHARS, MAX_TRANSCRIPT_CHARS
 
 PREFIX = "COSYUI_"
 

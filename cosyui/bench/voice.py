@@ -32,9 +32,9 @@ from cosyui.engine.config import EngineConfig
 from cosyui.engine.engine import Engine
 from cosyui.engine.request import SAMPLE_RATE, AudioChunk, Failed, Finished, Mode, PromptClip, SynthesisRequest
 from cosyui.errors import InputError
-from cosyui.speech.audio_in import load_clip
-from cosyui.speech.audio_out import to_pcm16
+from cosyui.speech.clip.intake import load_clip
 from cosyui.speech.features import resample
+from cosyui.speech.sound.audio_out import to_pcm16
 
 EVALUATION = Path(__file__).resolve().parent.parent / "assets" / "evaluation"
 

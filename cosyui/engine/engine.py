@@ -21,8 +21,8 @@ from cosyui.engine.take import Take
 from cosyui.errors import CosyuiError
 from cosyui.hub import parse_source, resolve
 from cosyui.model.cosyvoice3 import load
-from cosyui.speech.lexicon import Lexicon
 from cosyui.speech.prompt_format import TextFrontend
+from cosyui.speech.text.lexicon import Lexicon
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from cosyui.engine.gate import LONGEST_HOLE, LengthBand, TokenWatch, check_spoke
 from cosyui.engine.render import ChunkStream, Renderer
 from cosyui.model.cosyvoice3 import CosyVoice3
 from cosyui.notice import Notice
-from cosyui.speech.joints import SegmentSound
 from cosyui.speech.prompt_format import SegmentInput
+from cosyui.speech.sound.joints import SegmentSound
 
 Samples = NDArray[np.float32]
 NOTHING = np.zeros(0, np.float32)

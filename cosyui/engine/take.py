@@ -28,10 +28,10 @@ from cosyui.engine.segment import Attempt, Part
 from cosyui.errors import EngineError
 from cosyui.model.cosyvoice3 import CosyVoice3
 from cosyui.notice import Notice
-from cosyui.speech.audio_out import to_pcm16
-from cosyui.speech.joints import Joiner
-from cosyui.speech.loudness import speech_level
 from cosyui.speech.prompt_format import TextFrontend
+from cosyui.speech.sound.audio_out import to_pcm16
+from cosyui.speech.sound.joints import Joiner
+from cosyui.speech.sound.loudness import speech_level
 
 SEED_STRIDE = 1_000_003
 """Distance between the seeds of a request's segments and retries (prime)."""

@@ -8,7 +8,7 @@ from cosyui.notice import Notice
 from cosyui.service.types import TakeForm
 from cosyui.settings import Settings
 from cosyui.speech.estimate import speech_seconds
-from cosyui.speech.screen import TextRules, screen
+from cosyui.speech.text.screen import TextRules, screen
 
 SLOWEST, FASTEST = 0.5, 2.0
 SEED_LIMIT = 1 << 31

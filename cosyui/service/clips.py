@@ -19,8 +19,8 @@ from typing import NamedTuple
 from cosyui.engine.request import PromptClip
 from cosyui.errors import CosyuiError, SetupError
 from cosyui.settings import Settings
-from cosyui.speech.audio_in import CUT_SECONDS, Limits, prepare, read_source, wav_bytes
-from cosyui.speech.clip_report import ClipReport
+from cosyui.speech.clip.intake import CUT_SECONDS, Limits, prepare, read_source, wav_bytes
+from cosyui.speech.clip.report import ClipReport
 
 MAX_FILES = 200
 MAX_FILE_BYTES = 512 << 20

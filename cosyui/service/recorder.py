@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cosyui.errors import CosyuiError
 from cosyui.service.outputs import OutputStore
-from cosyui.speech.audio_out import WavWriter
+from cosyui.speech.sound.audio_out import WavWriter
 
 MEMORY_BYTES = 4 << 20
 """About 90 s of speech: a short take is written when it is complete, a long job every so often."""

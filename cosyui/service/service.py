@@ -31,11 +31,11 @@ from cosyui.service.outputs import OutputStore
 from cosyui.service.recorder import Recorder
 from cosyui.service.types import FormError, Overview, QueueEntry, TakeForm, Update
 from cosyui.settings import Settings
-from cosyui.speech import clip_av
-from cosyui.speech.clip_decode import formats
-from cosyui.speech.clip_report import ClipReport
+from cosyui.speech.clip import pyav
+from cosyui.speech.clip.decode import formats
+from cosyui.speech.clip.report import ClipReport
+from cosyui.speech.clip.transcribe import INSTALL, Transcriber, Transcript
 from cosyui.speech.estimate import speech_seconds
-from cosyui.speech.transcribe import INSTALL, Transcriber, Transcript
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class SynthesisService:
         """
         await asyncio.to_thread(self.outputs.check)
         await asyncio.to_thread(self.clips.check)
-        if not clip_av.installed():
+        if not pyav.installed():
             log(logger, logging.WARNING, "decoder_missing", package="av", formats=formats())
         self.client.on_change = self._drive.announce
         await self.client.start()

@@ -13,14 +13,14 @@ from cosyui.engine.request import Mode, SynthesisRequest
 from cosyui.errors import InputError
 from cosyui.model.tokenizer import END_OF_PROMPT, TextTokenizer
 from cosyui.notice import Notice
-from cosyui.speech.language import detect_language
-from cosyui.speech.lexicon import Lexicon
 from cosyui.speech.marks import MarkFrontend
-from cosyui.speech.prefix import SYSTEM_PROMPT, strip_prefix
-from cosyui.speech.sanitise import sanitise
-from cosyui.speech.screen import MAX_INSTRUCTION_CHARS, MAX_TRANSCRIPT_CHARS, TextRules, screen
-from cosyui.speech.split import SplitLimits
-from cosyui.speech.text import PreparedText, prepare, spoken_line
+from cosyui.speech.text.language import detect_language
+from cosyui.speech.text.lexicon import Lexicon
+from cosyui.speech.text.prefix import SYSTEM_PROMPT, strip_prefix
+from cosyui.speech.text.prepare import PreparedText, prepare, spoken_line
+from cosyui.speech.text.sanitise import sanitise
+from cosyui.speech.text.screen import MAX_INSTRUCTION_CHARS, MAX_TRANSCRIPT_CHARS, TextRules, screen
+from cosyui.speech.text.split import SplitLimits
 
 RAW_LIMITS = SplitLimits(max_tokens=80)
 """For a text of Qwen tokens: about 20-25 s of speech."""

@@ -17,8 +17,8 @@ import gradio as gr
 from cosyui.errors import CosyuiError
 from cosyui.notice import Notice
 from cosyui.settings import Settings
-from cosyui.speech.clip_decode import formats
-from cosyui.speech.clip_mix import DECODE_SECONDS
+from cosyui.speech.clip.decode import formats
+from cosyui.speech.clip.mix import DECODE_SECONDS
 from cosyui.ui import presets
 from cosyui.ui.locales import en, zh
 

@@ -11,8 +11,8 @@ import gradio as gr
 from cosyui.engine.request import Mode
 from cosyui.errors import CosyuiError
 from cosyui.service.service import SynthesisService
-from cosyui.speech.clip_report import GOOD_SECONDS
-from cosyui.speech.transcribe import INSTALL
+from cosyui.speech.clip.report import GOOD_SECONDS
+from cosyui.speech.clip.transcribe import INSTALL
 from cosyui.ui import render
 from cosyui.ui.controls import clip_input, preset_rows, quiet
 from cosyui.ui.i18n import Dictionary, Language, both

@@ -9,7 +9,7 @@ from html import escape
 from cosyui.errors import CosyuiError
 from cosyui.notice import Notice
 from cosyui.service.types import Result, Running, Waiting
-from cosyui.speech.clip_report import ClipReport
+from cosyui.speech.clip.report import ClipReport
 from cosyui.ui.i18n import Words
 
 _FLOOR_DBFS = -60.0

@@ -16,8 +16,8 @@ from cosyui.service import clips as clips_module
 from cosyui.service.checks import transcript_notice
 from cosyui.service.clips import ClipStore
 from cosyui.service.types import Done, FormError
-from cosyui.speech.audio_in import CUT_SECONDS, Limits
-from cosyui.speech.transcribe import FakeTranscriber, Transcript
+from cosyui.speech.clip.intake import CUT_SECONDS, Limits
+from cosyui.speech.clip.transcribe import FakeTranscriber, Transcript
 from tests.service.conftest import wav_bytes
 
 REAL = Path(__file__).parents[1] / "data" / "clips" / "en_librivox_0870.flac"
@@ -266,7 +266,7 @@ async def test_copies_are_gone_when_the_service_closes(fake_service, form, tmp_p
 
 @asynchronous
 async def test_missing_general_decoder_is_told_at_the_start(fake_service, caplog, monkeypatch):
-    from cosyui.speech import clip_av
+    from cosyui.speech.clip import pyav as clip_av
 
     monkeypatch.setattr(clip_av, "installed", lambda: False)
     caplog.set_level("INFO", logger="cosyui")

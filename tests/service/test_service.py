@@ -16,7 +16,7 @@ from cosyui.errors import CheckpointError, CosyuiError, EngineError, InputError,
 from cosyui.host.config import FakeScript
 from cosyui.host.fake import tone_hz
 from cosyui.service.types import Chunk, Done, FormError, Problem, QueueFullError, Running, Stopped, Waiting
-from cosyui.speech.audio_out import WavWriter
+from cosyui.speech.sound.audio_out import WavWriter
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from cosyui.errors import InputError
 from cosyui.hub import EMBEDDED_FOLDER
 from cosyui.model.prompt_encoders import SPEAKER_FILE, SpeakerEncoder
-from cosyui.speech.audio_in import CUT_SECONDS, MARGIN, TARGET_DBFS, load_clip
+from cosyui.speech.clip.intake import CUT_SECONDS, MARGIN, TARGET_DBFS, load_clip
 from cosyui.speech.features import kaldi_fbank
 from tests.speech.clips_made import RATE, at_rate, by_av, click, encoded, noise, real, rms_db, silence, table_bomb
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyui.errors import CosyuiError
-from cosyui.speech import audio_out
-from cosyui.speech.audio_out import WavWriter, fade, to_pcm16, wav_header
+from cosyui.speech.sound import audio_out
+from cosyui.speech.sound.audio_out import WavWriter, fade, to_pcm16, wav_header
 
 
 @given(st.lists(st.floats(-3, 3, width=32), max_size=50))

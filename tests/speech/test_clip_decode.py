@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from cosyui.errors import InputError
-from cosyui.speech import clip_av
-from cosyui.speech.clip_decode import decode, formats
-from cosyui.speech.clip_mix import DECODE_SECONDS
+from cosyui.speech.clip import pyav
+from cosyui.speech.clip.decode import decode, formats
+from cosyui.speech.clip.mix import DECODE_SECONDS
 from tests.speech.clips_made import (
     RATE,
     at_rate,
@@ -124,7 +124,7 @@ def test_what_a_browser_records_has_no_length_in_its_header() -> None:
 
 
 def test_without_the_general_decoder_the_others_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clip_av, "installed", lambda: False)
+    monkeypatch.setattr(pyav, "installed", lambda: False)
     assert decode(MP3).seconds == pytest.approx(SECONDS, rel=0.02)
     with pytest.raises(InputError) as caught:
         decode(M4A)
@@ -138,7 +138,7 @@ import resource, sys
 from pathlib import Path
 import numpy, soundfile, soxr
 from cosyui.errors import InputError
-from cosyui.speech.clip_decode import decode
+from cosyui.speech.clip.decode import decode
 data = Path(sys.argv[1]).read_bytes()
 memory = lambda name: int(Path("/proc/self/status").read_text().split(name + ":")[1].split()[0])
 Path("/proc/self/clear_refs").write_text("5")  # the peak (VmHWM) starts anew

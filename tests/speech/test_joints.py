@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cosyui.speech.joints import HEAD_SECONDS, TAIL_SECONDS, Joiner
-from cosyui.speech.loudness import CEILING, KNEE, MOST_GAIN_DB, Leveller, frame_powers, limit_peaks, speech_level
+from cosyui.speech.sound.joints import HEAD_SECONDS, TAIL_SECONDS, Joiner
+from cosyui.speech.sound.loudness import CEILING, KNEE, MOST_GAIN_DB, Leveller, frame_powers, limit_peaks, speech_level
 
 RATE = 24_000
 Samples = NDArray[np.float32]

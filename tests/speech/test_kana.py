@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from cosyui.notice import Notice
-from cosyui.speech import kana
-from cosyui.speech.kana import to_katakana
+from cosyui.speech.text import kana
+from cosyui.speech.text.kana import to_katakana
 
 READ = {
     "世界においては、過去は過ぎ去ったものではない。": "セカイ ニ オイ テ ワ、カコ ワ スギサッ タ モノ デ ワ ナイ。",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cosyui.errors import InputError
-from cosyui.speech.language import detect_language, language_code, language_spans
+from cosyui.speech.text.language import detect_language, language_code, language_spans
 
 LANGUAGES = {
     "今天天气不错": "zh",

@@ -12,7 +12,7 @@ from app import BAD_SETUP, main
 from cosyui.errors import SetupError
 from cosyui.host.config import HostConfig
 from cosyui.settings import Settings
-from cosyui.speech.lexicon import MAX_BYTES, Lexicon
+from cosyui.speech.text.lexicon import MAX_BYTES, Lexicon
 
 FILE = """# how we say it
 

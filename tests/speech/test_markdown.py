@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cosyui.speech.markdown import Kind, plain_lines
+from cosyui.speech.text.markdown import Kind, plain_lines
 
 PLAIN = {
     "# 今日要点\n- **天气**：晴\n- `代码`已提交": ["# 今日要点", "天气：晴", "代码已提交"],

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cosyui.speech import marks as marks_module
 from cosyui.speech.marks import MarkFrontend, english_marks, pinyin_marks
-from cosyui.speech.markup import ALL_MARKS
+from cosyui.speech.text.markup import ALL_MARKS
 
 FRONTEND = MarkFrontend(ALL_MARKS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cosyui.model.added_tokens import PHONES, PINYIN
-from cosyui.speech.markup import ALL_MARKS, FINALS, INITIALS, MARK_PATTERN, clean_marks, remarks, suggestion
+from cosyui.speech.text.markup import ALL_MARKS, FINALS, INITIALS, MARK_PATTERN, clean_marks, remarks, suggestion
 
 
 def cleaned(text: str, marks: frozenset[str] = ALL_MARKS) -> tuple[str, list[str]]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosyui.speech.markup import ALL_MARKS, MARK_PATTERN
-from cosyui.speech.normalise import normalise
-from cosyui.speech.sanitise import sanitise
+from cosyui.speech.reading.normalise import normalise
+from cosyui.speech.text.markup import ALL_MARKS, MARK_PATTERN
+from cosyui.speech.text.sanitise import sanitise
 
 SPOKEN = {
     "我买了705张邮票和121个信封。": "我买了七百零五张邮票和一百二十一个信封。",

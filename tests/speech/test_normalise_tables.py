@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cosyui.speech.normalise import normalise
-from cosyui.speech.sanitise import sanitise
+from cosyui.speech.reading.normalise import normalise
+from cosyui.speech.text.sanitise import sanitise
 
 DATA = Path(__file__).parent / "data"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyui.speech import numbers_en, numbers_zh
+from cosyui.speech.reading import numbers_en, numbers_zh
 
 CHINESE = {
     "0": "零",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cosyui.speech.markdown import plain_lines
-from cosyui.speech.passages import HEADING_PAUSE, PARAGRAPH_PAUSE, passages
-from cosyui.speech.sanitise import sanitise
-from cosyui.speech.tags import MAX_PAUSE, strip_tags
+from cosyui.speech.text.markdown import plain_lines
+from cosyui.speech.text.passages import HEADING_PAUSE, PARAGRAPH_PAUSE, passages
+from cosyui.speech.text.sanitise import sanitise
+from cosyui.speech.text.tags import MAX_PAUSE, strip_tags
 
 H, P = HEADING_PAUSE, PARAGRAPH_PAUSE
 PROSE = "天黑了，他们还在路上走着。"

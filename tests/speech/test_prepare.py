@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from cosyui.engine.request import Mode, SynthesisRequest
 from cosyui.errors import CheckpointError, InputError
 from cosyui.model.tokenizer import END_OF_PROMPT, TextTokenizer
-from cosyui.speech.lexicon import Lexicon
 from cosyui.speech.marks import NAME
-from cosyui.speech.passages import CLAUSE_PAUSE, HARD_CUT_PAUSE, HEADING_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
-from cosyui.speech.prefix import SYSTEM_PROMPT
 from cosyui.speech.prompt_format import TextFrontend
-from cosyui.speech.text import SplitLimits, has_speech, prepare
+from cosyui.speech.text.lexicon import Lexicon
+from cosyui.speech.text.passages import CLAUSE_PAUSE, HARD_CUT_PAUSE, HEADING_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
+from cosyui.speech.text.prefix import SYSTEM_PROMPT
+from cosyui.speech.text.prepare import SplitLimits, has_speech, prepare
 from tests.speech.requests import TRANSCRIPT, request
 
 SENTENCE = "清晨的雾气慢慢散开，远处的山露出了轮廓，街角的面包店飘出香味，孩子们背着书包往学校走。"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyui.speech.sanitise import sanitise
+from cosyui.speech.text.sanitise import sanitise
 
 CASES = {
     "plain text stays": ("今天天气不错。", "今天天气不错。"),

@@ -11,7 +11,7 @@ from cosyui.service.checks import form_problems
 from cosyui.service.types import TakeForm
 from cosyui.settings import Settings
 from cosyui.speech.prompt_format import TextFrontend
-from cosyui.speech.screen import HARD_CHARS, TextRules, has_speech, screen
+from cosyui.speech.text.screen import HARD_CHARS, TextRules, has_speech, screen
 from tests.speech.requests import TRANSCRIPT, request
 
 EMPTY = [

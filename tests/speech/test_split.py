@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyui.speech.markup import MARK_PATTERN
-from cosyui.speech.split import Cut, SplitLimits, last_cut, split
+from cosyui.speech.text.markup import MARK_PATTERN
+from cosyui.speech.text.split import Cut, SplitLimits, last_cut, split
 
 
 def letters(text: str) -> int:

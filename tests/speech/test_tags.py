@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cosyui.speech.tags import MAX_PAUSE, PAUSE, pause_of, strip_tags
+from cosyui.speech.text.tags import MAX_PAUSE, PAUSE, pause_of, strip_tags
 
 
 def shown(text: str) -> str:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from cosyui.engine.request import Mode
 from cosyui.errors import InputError
 from cosyui.model.tokenizer import END_OF_PROMPT, TextTokenizer
-from cosyui.speech.language import KNOWN_LANGUAGES
-from cosyui.speech.markup import MARK_PATTERN
 from cosyui.speech.prompt_format import TextFrontend
-from cosyui.speech.sanitise import sanitise
-from cosyui.speech.screen import HARD_CHARS, TextRules, has_speech, screen
-from cosyui.speech.text import PreparedText, SplitLimits, prepare
+from cosyui.speech.text.language import KNOWN_LANGUAGES
+from cosyui.speech.text.markup import MARK_PATTERN
+from cosyui.speech.text.prepare import PreparedText, SplitLimits, prepare
+from cosyui.speech.text.sanitise import sanitise
+from cosyui.speech.text.screen import HARD_CHARS, TextRules, has_speech, screen
 from tests.speech.requests import request
 
 PIECES = [

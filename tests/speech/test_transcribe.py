@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cosyui.errors import CosyuiError, InputError, SetupError
-from cosyui.speech import transcribe
-from cosyui.speech.transcribe import FakeTranscriber, FasterWhisper, find_transcriber
+from cosyui.speech.clip import transcribe
+from cosyui.speech.clip.transcribe import FakeTranscriber, FasterWhisper, find_transcriber
 from tests.speech.clips_made import RATE, real
 
 

@@ -11,7 +11,7 @@ from cosyui.errors import CheckpointError, InputError
 from cosyui.notice import Notice
 from cosyui.service.types import Result, Running, Waiting
 from cosyui.settings import Settings
-from cosyui.speech.audio_in import ClipReport
+from cosyui.speech.clip.intake import ClipReport
 from cosyui.ui import banner, ops, render
 from cosyui.ui.controls import clip_input, take_player
 from cosyui.ui.i18n import Dictionary

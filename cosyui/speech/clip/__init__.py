@@ -1,0 +1,1 @@
+"""A prompt clip from outside to one level mono wave."""

@@ -1,0 +1,1 @@
+"""Written text to spoken text: numbers, dates, units and signs become words."""

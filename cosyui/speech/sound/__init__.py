@@ -1,0 +1,1 @@
+"""Speech on its way out: levelled, joined, written."""
