@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from cosyui.bench.text_timing import report
 from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
 from cosyui.errors import InputError, SetupError
 from cosyui.hub import resolve
@@ -65,7 +66,8 @@ class Outcome:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="cases, one JSON object a line")
+    parser.add_argument("file", type=Path, nargs="?", help="cases, one JSON object a line")
+    parser.add_argument("--timing", action="store_true", help="time long texts of many kinds instead")
     parser.add_argument("--model", default="embedded", help="whose tokenizer counts (default: the embedded voice)")
     parser.add_argument(
         "--frontend",
@@ -77,11 +79,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a line per case and the count. 0 if all are right."""
-    cases = list(read_cases(args.file))
+    if args.file is None and not args.timing:
+        raise SetupError("cases_invalid", "Name a file of cases, or use --timing.")
+    cases = [] if args.timing else list(read_cases(args.file))
     folder = resolve(args.model)
     tokenizer = TextTokenizer(folder / "CosyVoice-BlankEN")
     name = load_config(folder).text_frontend if args.frontend == "checkpoint" else None
     frontend = TextFrontend(tokenizer, name)
+    if args.timing:
+        report(frontend)
+        return 0
     right = 0
     for case in cases:
         outcome = prepare_case(case, frontend)

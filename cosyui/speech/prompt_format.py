@@ -75,7 +75,7 @@ class TextFrontend:
         rules = replace(self._rules, digits_language=voice_language)
         prepared = prepare(
             request.text,
-            lambda piece: len(self._ids(piece)),
+            self.count,
             request.language,
             self.limits,
             rules=rules,
@@ -116,6 +116,10 @@ class TextFrontend:
             letters = "".join(dict.fromkeys(_RARE_HAN.findall(prepared.text)))
             code, sentence = "letters_rare", "Rare letters that may be skipped or misread: {letters}"
         return (Notice.of(code, sentence, letters=letters[:MAX_LISTED]),) if letters else ()
+
+    def count(self, text: str) -> int:
+        """Tokens of a normalised text."""
+        return len(self._ids(text))
 
     def _ids(self, text: str) -> tuple[int, ...]:
         """Ids of a normalised text, by way of pronunciation marks if the checkpoint wants them."""

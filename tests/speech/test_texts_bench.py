@@ -11,13 +11,14 @@ import pytest
 
 from cosyui.bench import texts
 from cosyui.bench.__main__ import main
+from cosyui.bench.text_timing import KINDS, kind, report
 from cosyui.errors import SetupError
 from cosyui.hub import EMBEDDED_FOLDER
 from cosyui.model.tokenizer import TextTokenizer
 from cosyui.speech.prompt_format import TextFrontend
 
 DATA = Path(__file__).parent / "data"
-CASES = [case for name in ("texts.jsonl", "texts_gate.jsonl") for case in texts.read_cases(DATA / name)]
+CASES = [case for name in ("texts.jsonl", "texts_gate.jsonl", "texts_more.jsonl") for case in texts.read_cases(DATA / name)]
 TOKENIZER = TextTokenizer(EMBEDDED_FOLDER / "CosyVoice-BlankEN")
 FRONTEND = TextFrontend(TOKENIZER)
 
@@ -139,3 +140,16 @@ def test_options() -> None:
     texts.add_arguments(parser)
     args = parser.parse_args(["file"])
     assert (args.model, args.frontend) == ("embedded", "released")
+
+
+def test_timing_has_a_row_for_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    assert all(len(kind(name, 1000)) == 1000 for name in KINDS)
+    report(FRONTEND, sizes=(200,))
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [row[:26].strip() for row in rows] == list(KINDS)
+    assert all(float(row[26:]) >= 0 for row in rows)
+
+
+def test_a_file_or_timing_is_needed() -> None:
+    with pytest.raises(SetupError, match="--timing"):
+        texts.run(argparse.Namespace(file=None, timing=False))
