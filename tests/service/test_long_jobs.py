@@ -2,10 +2,10 @@
 
 import os
 import signal
-import wave
 
 import numpy as np
 import pytest
+from watching import follow, samples, until
 
 from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
 from cosyui.errors import EngineError
@@ -27,24 +27,8 @@ def expected(ticket, text, *, long=True):
     return fake_pcm(SynthesisRequest(ticket.id, text.strip(), Mode.ZERO_SHOT, clip, 1, long=long))
 
 
-async def follow(ticket):
-    return [update async for update in ticket.updates()]
-
-
-async def until(updates, wanted):
-    async for update in updates:
-        if wanted(update):
-            return update
-    raise AssertionError("the update never came")
-
-
 def running(update):
     return isinstance(update, Running)
-
-
-def samples(path):
-    with wave.open(str(path)) as file:
-        return file.readframes(file.getnframes())
 
 
 @pytest.mark.parametrize("segments", [3, 10, 40])

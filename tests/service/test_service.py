@@ -6,10 +6,10 @@ import errno
 import os
 import signal
 import threading
-import wave
 
 import psutil
 import pytest
+from watching import follow, samples, until
 
 from cosyui.engine.request import Mode
 from cosyui.errors import CheckpointError, CosyuiError, EngineError, InputError, SetupError
@@ -21,26 +21,8 @@ from cosyui.speech.sound.audio_out import WavWriter
 pytestmark = pytest.mark.anyio
 
 
-async def follow(ticket):
-    return [update async for update in ticket.updates()]
-
-
-async def until(updates, wanted):
-    """Read updates until one fits; fails if the stream ends before."""
-    async for update in updates:
-        if wanted(update):
-            return update
-    raise AssertionError("the update never came")
-
-
 def speaking(update):
     return isinstance(update, Running) and update.speech_seconds_done > 0
-
-
-def samples(path):
-    with wave.open(str(path)) as file:
-        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
-        return file.readframes(file.getnframes())
 
 
 def tone(ticket, seconds):

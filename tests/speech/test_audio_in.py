@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clips_made import RATE, at_rate, by_av, click, encoded, noise, real, rms_db, silence, table_bomb
 
 from cosyui.errors import InputError
 from cosyui.hub import EMBEDDED_FOLDER
 from cosyui.model.prompt_encoders import SPEAKER_FILE, SpeakerEncoder
 from cosyui.speech.clip.intake import CUT_SECONDS, MARGIN, TARGET_DBFS, load_clip
 from cosyui.speech.features import kaldi_fbank
-from tests.speech.clips_made import RATE, at_rate, by_av, click, encoded, noise, real, rms_db, silence, table_bomb
 
 WAVE = real()
 WAV = encoded(WAVE)

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from cosyui.errors import InputError
-from cosyui.speech.clip import pyav
-from cosyui.speech.clip.decode import decode, formats
-from cosyui.speech.clip.mix import DECODE_SECONDS
-from tests.speech.clips_made import (
+from clips_made import (
     RATE,
     at_rate,
     by_av,
@@ -27,6 +22,11 @@ from tests.speech.clips_made import (
     table_bomb,
     with_cover,
 )
+
+from cosyui.errors import InputError
+from cosyui.speech.clip import pyav
+from cosyui.speech.clip.decode import decode, formats
+from cosyui.speech.clip.mix import DECODE_SECONDS
 
 WAVE = real()
 SECONDS = len(WAVE) / RATE

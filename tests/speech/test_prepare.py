@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from made_requests import TRANSCRIPT, request
 
 from cosyui.engine.request import Mode, SynthesisRequest
 from cosyui.errors import CheckpointError, InputError
@@ -15,7 +16,6 @@ from cosyui.speech.text.lexicon import Lexicon
 from cosyui.speech.text.passages import CLAUSE_PAUSE, HARD_CUT_PAUSE, HEADING_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
 from cosyui.speech.text.prefix import SYSTEM_PROMPT
 from cosyui.speech.text.prepare import SplitLimits, has_speech, prepare
-from tests.speech.requests import TRANSCRIPT, request
 
 SENTENCE = "清晨的雾气慢慢散开，远处的山露出了轮廓，街角的面包店飘出香味，孩子们背着书包往学校走。"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from made_requests import TRANSCRIPT, request
 
 from cosyui.engine.request import Mode
 from cosyui.errors import InputError
@@ -12,7 +13,6 @@ from cosyui.service.types import TakeForm
 from cosyui.settings import Settings
 from cosyui.speech.prompt_format import TextFrontend
 from cosyui.speech.text.screen import HARD_CHARS, TextRules, has_speech, screen
-from tests.speech.requests import TRANSCRIPT, request
 
 EMPTY = [
     "",

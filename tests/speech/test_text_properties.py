@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import assume, event, example, given, settings
 from hypothesis import strategies as st
+from made_requests import request
 
 from cosyui.engine.request import Mode
 from cosyui.errors import InputError
@@ -17,7 +18,6 @@ from cosyui.speech.text.markup import MARK_PATTERN
 from cosyui.speech.text.prepare import PreparedText, SplitLimits, prepare
 from cosyui.speech.text.sanitise import sanitise
 from cosyui.speech.text.screen import HARD_CHARS, TextRules, has_speech, screen
-from tests.speech.requests import request
 
 PIECES = [
     *"你好世界，。！？；：、“”「」（）【】…—·的一二三年月日点元",

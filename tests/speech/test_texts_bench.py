@@ -18,7 +18,9 @@ from cosyui.model.tokenizer import TextTokenizer
 from cosyui.speech.prompt_format import TextFrontend
 
 DATA = Path(__file__).parent / "data"
-CASES = [case for name in ("texts.jsonl", "texts_gate.jsonl", "texts_more.jsonl") for case in texts.read_cases(DATA / name)]
+CASES = [
+    case for name in ("texts.jsonl", "texts_gate.jsonl", "texts_more.jsonl") for case in texts.read_cases(DATA / name)
+]
 TOKENIZER = TextTokenizer(EMBEDDED_FOLDER / "CosyVoice-BlankEN")
 FRONTEND = TextFrontend(TOKENIZER)
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from clips_made import RATE, real
 
 from cosyui.errors import CosyuiError, InputError, SetupError
 from cosyui.speech.clip import transcribe
 from cosyui.speech.clip.transcribe import FakeTranscriber, FasterWhisper, find_transcriber
-from tests.speech.clips_made import RATE, real
 
 
 class Model:

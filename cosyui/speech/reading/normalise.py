@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from cosyui.speech.reading import rules_en, rules_zh
 from cosyui.speech.reading.rules_en_words import MONTH_OF
 from cosyui.speech.text.language import detect_language, language_spans
-from cosyui.speech.text.markup import MARK_PATTERN
+from cosyui.speech.text.markup import map_between_marks
 
 _CLOSERS = "\"'”’」』)）】》"
 _PASSES = 3
@@ -75,16 +75,6 @@ def _line(line: str, base: str) -> str:
     return _end_mark(_NO_BLANK.sub("", text).strip() if base in _READERS else text, base)
 
 
-def _between_marks(text: str, read: Callable[[str], str]) -> str:
-    pieces: list[str] = []
-    start = 0
-    for match in MARK_PATTERN.finditer(text):
-        pieces += [_padded(text[start : match.start()], read), match.group()]
-        start = match.end()
-    pieces.append(_padded(text[start:], read))
-    return "".join(pieces)
-
-
 def _padded(text: str, read: Callable[[str], str]) -> str:
     """The reading of ``text`` with a blank at either end where ``text`` has one."""
     core = text.strip(" ")
@@ -94,11 +84,11 @@ def _padded(text: str, read: Callable[[str], str]) -> str:
 
 
 def _english(text: str) -> str:
-    return _between_marks(text, rules_en.read)
+    return map_between_marks(text, lambda part: _padded(part, rules_en.read))
 
 
 def _chinese(text: str) -> str:
-    return _between_marks(text, _mixed)
+    return map_between_marks(text, lambda part: _padded(part, _mixed))
 
 
 def _mixed(text: str) -> str:

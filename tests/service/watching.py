@@ -1,0 +1,21 @@
+"""Following a take from outside, in the words of the tests."""
+
+import wave
+
+
+async def follow(ticket):
+    return [update async for update in ticket.updates()]
+
+
+async def until(updates, wanted):
+    """Read updates until one fits; fails if the stream ends before."""
+    async for update in updates:
+        if wanted(update):
+            return update
+    raise AssertionError("the update never came")
+
+
+def samples(path):
+    with wave.open(str(path)) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
+        return file.readframes(file.getnframes())
