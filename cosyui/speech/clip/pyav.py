@@ -54,12 +54,12 @@ def decode_apart(data: bytes) -> Sound | None:
     Raises InputError ``clip_empty_file``, ``clip_sample_rate`` or ``clip_channels``. Takes a third of a second more
     than the decoding: a process is started.
     """
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     try:
         answer = subprocess.run(
-            [sys.executable, "-m", "cosyui.speech.clip.pyav"],
+            [sys.executable, "-P", "-m", "cosyui.speech.clip.pyav"],
             input=data,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
