@@ -101,7 +101,7 @@ def _name(match: re.Match[str]) -> str:
 
 
 NAMES = table(
-    (r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9])[A-Za-z0-9_]++(?:[.-][A-Za-z0-9_]++)*+",
+    (r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9])[A-Za-z0-9_]++(?:[.-][A-Za-z0-9_]++)*",
      lambda m: _name(m) if re.search(r"[A-Za-z]", m[0]) and re.search(r"[0-9_]|[a-z]\.[a-z]", m[0]) else m[0]),
     (r"(?<=[A-Z]{2}) ([0-9]{3,4})(?![0-9]|[.,:/-][0-9])", lambda m: f" {pairs(m[1])}"),
 )  # fmt: skip

@@ -64,9 +64,13 @@ def _formula(match: re.Match[str]) -> str:
                   re.sub(r"(?<=[0-9A-Za-z)]) ?/ ?(?=[0-9A-Za-z(])", " divided by ", text))  # fmt: skip
 
 
-_OPERAND = rf"[-√(]{{0,3}}(?:{N}|[A-Za-z]{{1,2}}[0-9]?)(?:\^\(?-?[0-9a-z]{{1,3}}\)?)?[A-Za-z]?\){{0,3}}"
+# Possessive, so that there is one way to read a run: with two for each operand a long one would take for ever.
+_OPERAND = (
+    r"[-√(]{0,3}+(?:(?:[0-9]{1,3}(?:,[0-9]{3}){1,5}(?![0-9])|[0-9]++)(?:\.[0-9]++)?|[A-Za-z]{1,2}+[0-9]?+)"
+    r"(?:\^\(?-?[0-9a-z]{1,3}+\)?+)?[A-Za-z]?+\){0,3}+"
+)
 FORMULAS = table(
-    (rf"(?<![A-Za-z0-9.])(?:{_OPERAND} ?(?:[-+*/×÷^]|==?|≠|≈) ?){{1,20}}(?<=[=≠≈ ]){_OPERAND}(?![A-Za-z0-9])",
+    (rf"(?<![A-Za-z0-9.])(?:{_OPERAND} ?+(?:[-+*/×÷]|==?|≠|≈) ?){{1,20}}(?<=[=≠≈ ]){_OPERAND}(?![A-Za-z0-9])",
      _formula),
     (rf"(?<![A-Za-z0-9.]){N} (-) (?={N}(?![0-9A-Za-z]))", lambda m: m[0].replace("-", "minus")),
 )  # fmt: skip

@@ -176,7 +176,7 @@ def _name(match: re.Match[str]) -> str:
 
 
 NAMES = han_table(
-    (r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9])[A-Za-z0-9_]++(?:[.-][A-Za-z0-9_]++)*+",
+    (r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9])[A-Za-z0-9_]++(?:[.-][A-Za-z0-9_]++)*",
      lambda m: _name(m) if re.search(r"[A-Za-z]", m[0]) and re.search(r"[0-9._]", m[0]) else m[0]),
     # RTX 3060, Boeing 747: a number after a Latin word is part of its name unless it counts something.
     (r"(?<=[A-Za-z]) [0-9]{3,5}(?![0-9]|[.:/~-][0-9])",

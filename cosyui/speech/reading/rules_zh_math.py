@@ -8,8 +8,12 @@ from cosyui.speech.reading.han import han_table
 from cosyui.speech.reading.rules import N, table
 
 _RELATION = "==|!=|<=|>=|=|≠|≈|≒|≡|<|>|≤|≥"
-_OPERAND = rf"[-√(]{{0,3}}(?:{N}|[A-Za-z]{{1,4}}[0-9]?|[πα-ω])(?:\^\(?-?[0-9a-z]{{1,3}}\)?)?(?:[A-Za-zπ])?\){{0,3}}"
-_FORMULA = rf"(?<![A-Za-z0-9.]){_OPERAND}(?: ?(?:{_RELATION}|[-+*/×÷·±^]) ?{_OPERAND}){{1,30}}(?![A-Za-z0-9])"
+# Possessive, so that there is one way to read a run: with two for each operand a long one would take for ever.
+_OPERAND = (
+    r"[-√(]{0,3}+(?:[0-9]++(?:\.[0-9]++)?|[A-Za-z]{1,4}+[0-9]?+|[πα-ω])"
+    r"(?:\^\(?-?[0-9a-z]{1,3}+\)?+)?[A-Za-zπ]?+\){0,3}+"
+)
+_FORMULA = rf"(?<![A-Za-z0-9.]){_OPERAND}(?: ?+(?:{_RELATION}|[-+*/×÷·±]) ?{_OPERAND}){{1,30}}(?![A-Za-z0-9])"
 _OPERATORS = {"-": "减", "*": "乘", "·": "乘", "/": "除以"}
 
 

@@ -27,10 +27,10 @@ _SPOKEN_MARK = (
 )
 # What a hard cut may not go through while there is another place: the marks of a word, a word of letters, a number.
 _ATOM = re.compile(
-    rf"(?:{_SPOKEN_MARK})++|{_MARK}|[^\W\d_\u3040-\u30ff\u3400-\u9fff]+(?:['’-][^\W\d_]+)*|\d+|.", re.DOTALL
+    rf"(?:{_SPOKEN_MARK})+|{_MARK}|[^\W\d_\u3040-\u30ff\u3400-\u9fff]+(?:['’-][^\W\d_]+)*|\d+|.", re.DOTALL
 )
 _SYLLABLE = re.compile(
-    rf"(?:{'|'.join(map(re.escape, INITIALS))})?(?:{'|'.join(map(re.escape, FINALS))})++|{_MARK}|.", re.DOTALL
+    rf"(?:{'|'.join(map(re.escape, INITIALS))})?(?:{'|'.join(map(re.escape, FINALS))})+|{_MARK}|.", re.DOTALL
 )
 _LONGEST_TOKEN = 12
 _CLINGS = frozenset("的了着过吗呢吧啊呀们地得儿")
