@@ -27,7 +27,8 @@ from cosyui.model.config import load_config
 from cosyui.model.tokenizer import END_OF_PROMPT, TextTokenizer
 from cosyui.notice import Notice
 from cosyui.speech.prompt_format import SegmentInput, TextFrontend
-from cosyui.speech.text.prepare import has_speech, join
+from cosyui.speech.text.markup import join
+from cosyui.speech.text.prepare import has_speech
 
 MODES = {"zero_shot": Mode.ZERO_SHOT, "saved_voice": Mode.ZERO_SHOT, "cross_lingual": Mode.CROSS_LINGUAL,
          "instruct": Mode.INSTRUCT}  # fmt: skip

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from cosyui.speech.reading import rules_en, rules_zh
 from cosyui.speech.reading.rules_en_words import MONTH_OF
 from cosyui.speech.text.language import detect_language, language_spans
-from cosyui.speech.text.markup import map_between_marks
+from cosyui.speech.text.markup import join, map_between_marks
 
 _CLOSERS = "\"'”’」』)）】》"
 _PASSES = 3
@@ -55,17 +55,7 @@ def normalise(text: str, language: str | None = None) -> str:
 
 def _pass(text: str, base: str) -> str:
     lines = [_line(re.sub(r"\s+", " ", line).strip(), base) for line in text.split("\n")]
-    return _join([line for line in lines if line])
-
-
-def _join(lines: list[str]) -> str:
-    """Lines on one line, with a blank where both neighbours are of a script that writes blanks."""
-    result: list[str] = []
-    for line in lines:
-        if result and result[-1][-1].isascii() and line[0].isascii():
-            result.append(" ")
-        result.append(line)
-    return "".join(result)
+    return join([line for line in lines if line])
 
 
 def _line(line: str, base: str) -> str:

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from cosyui.model.added_tokens import ADDED_TOKENS, PHONES, PINYIN
 from cosyui.notice import Notice
@@ -53,6 +53,17 @@ def map_between_marks(text: str, change: Callable[[str], str]) -> str:
         pieces += [change(text[start : match.start()]), match.group()]
         start = match.end()
     return "".join([*pieces, change(text[start:])])
+
+
+def join(pieces: list[str]) -> str:
+    """Pieces on one line, with a blank where both neighbours are of a script that writes blanks."""
+    result: list[str] = []
+    for before, piece in pairwise(["", *pieces]):
+        last, first = MARK_PATTERN.sub("", before[-40:])[-1:], MARK_PATTERN.sub("", piece[:40])[:1]
+        if before and last.isascii() and first.isascii():
+            result.append(" ")
+        result.append(piece)
+    return "".join(result)
 
 
 def clean_marks(text: str, marks: AbstractSet[str], removed: list[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from cosyui.errors import InputError
 from cosyui.notice import Notice
@@ -12,12 +11,12 @@ from cosyui.speech.reading.normalise import normalise
 from cosyui.speech.text.kana import to_katakana
 from cosyui.speech.text.language import language_spans
 from cosyui.speech.text.lexicon import Lexicon
-from cosyui.speech.text.markup import ALL_MARKS, MARK_PATTERN, map_between_marks
+from cosyui.speech.text.markup import ALL_MARKS, join, map_between_marks
 from cosyui.speech.text.passages import CLAUSE_PAUSE, HARD_CUT_PAUSE, SENTENCE_PAUSE, Passage
 from cosyui.speech.text.screen import Screened, TextRules, has_speech, screen
 from cosyui.speech.text.split import Count, Cut, SplitLimits, last_cut, split
 
-__all__ = ["PreparedText", "Segment", "SplitLimits", "TextRules", "has_speech", "join", "prepare", "spoken_line"]
+__all__ = ["PreparedText", "Segment", "SplitLimits", "TextRules", "has_speech", "prepare", "spoken_line"]
 
 _PAUSES = {Cut.SENTENCE: SENTENCE_PAUSE, Cut.CLAUSE: CLAUSE_PAUSE, Cut.HARD: HARD_CUT_PAUSE}
 # What Chinese and English rules have words or pauses for; other languages have none for these signs.
@@ -88,17 +87,6 @@ def spoken_line(text: str, rules: TextRules, lexicon: Lexicon | None = None) -> 
     """The whole text in spoken form as one segment, for a transcript. Raises InputError as `screen` does."""
     whole = prepare(text, len, None, SplitLimits(max_tokens=1 << 30), rules=rules, lexicon=lexicon)
     return replace(whole, segments=(Segment(whole.text, 0.0),))
-
-
-def join(pieces: list[str]) -> str:
-    """Pieces on one line, with a blank where both neighbours are of a script that writes blanks."""
-    result: list[str] = []
-    for before, piece in pairwise(["", *pieces]):
-        last, first = MARK_PATTERN.sub("", before[-40:])[-1:], MARK_PATTERN.sub("", piece[:40])[:1]
-        if before and last.isascii() and first.isascii():
-            result.append(" ")
-        result.append(piece)
-    return "".join(result)
 
 
 def _spoken(passage: Passage, screened: Screened, lexicon: Lexicon | None, remarks: list[Notice]) -> str:
