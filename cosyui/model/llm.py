@@ -172,9 +172,9 @@ class SpeechLM(nn.Module):
         return KVCache(self.config, batch, capacity, self.llm_decoder.weight.device, self.dtype)
 
     def embed_text(self, ids: Tensor) -> Tensor:
-        """Text ids (..., T) int64 -> (..., T, hidden)."""
-        out: Tensor = self.qwen.embed_tokens(ids)
-        return out
+        """Text ids (..., T) int64 -> (..., T, hidden), on the device of ``ids``; the table may be on another."""
+        out: Tensor = self.qwen.embed_tokens(ids.to(self.qwen.embed_tokens.weight.device))
+        return out.to(ids.device)
 
     def embed_speech(self, ids: Tensor) -> Tensor:
         """Speech tokens and special rows (..., T) int64 -> (..., T, hidden)."""
