@@ -1,0 +1,330 @@
+"""The packed flow on a GPU: fixed buffers, our kernels, and one CUDA graph for each size of batch.
+
+A batch is rounded up to a size (`round_up`); its whole host side is one array of int32 that says where rows come from
+and what attends to what (`Meta`). Two buffers serve all intermediate results of a block: queries, keys and values share
+theirs with the feed-forward, and a block's input its with the attention's output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cosyui.model.dit import NORM_EPS
+from cosyui.model.flow_packed import SHRINK, PackedFlow, PageStore, Part, Rows, lay_out
+from cosyui.model.kernels import flow as kernels
+
+PAGES = 4096
+"""Entries of the page table of a batch."""
+
+_TOKEN_SLACK = 8
+"""Rows of the packed tokens that a piece may need besides a token for each pair of frames."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Launch parameters. ``small``: up to this many frames tiles have 64 rows, from there on 128; ``unroll``: Euler
+    steps in one graph."""
+
+    small: int = 640
+    block_n: int = 64
+    warps: tuple[int, int] = (4, 8)
+    stages: int = 3
+    conv_warps: int = 4
+    conv_stages: int = 3
+    norm_warps: int = 4
+    unroll: int = 1
+
+
+def round_up(frames: int) -> int:
+    """The size of a batch that takes ``frames``: eight sizes an octave, multiples of 64."""
+    step = max(64, 1 << max(0, frames.bit_length() - 4))
+    return max(64, -(-frames // step) * step)
+
+
+class Size(NamedTuple):
+    """What a batch of ``frames`` rows has room for."""
+
+    frames: int
+    tokens: int
+    pieces: int
+    tiles: int
+    block_m: int
+
+    @property
+    def ints(self) -> int:
+        return 4 * self.frames + self.tokens + kernels.TILE * self.tiles + PAGES
+
+
+class Meta(NamedTuple):
+    """Views of the array that describes a batch: as `Rows`, and ``tiles`` and ``pages`` for the kernels."""
+
+    position: Tensor
+    token: Tensor
+    piece: Tensor
+    keep: Tensor
+    tokens: Tensor
+    tiles: Tensor
+    pages: Tensor
+
+
+def fill_meta(size: Size, rows: Rows, parts: Sequence[Part]) -> NDArray[np.int32]:
+    """The array of a batch: rows that it does not fill point at something harmless and are kept nowhere."""
+    meta = np.zeros(size.ints, dtype=np.int32)
+    at = 0
+    for column, fill in ((rows.position, 0), (rows.token, 0), (rows.piece, 0), (rows.keep, -1)):
+        meta[at : at + len(column)] = column
+        meta[at + len(column) : at + size.frames] = fill
+        at += size.frames
+    meta[at : at + len(rows.tokens)] = rows.tokens
+    meta[at + len(rows.tokens) : at + size.tokens] = -1
+    at += size.tokens
+    tiles, pages = _tiles(parts, size.block_m)
+    meta[at : at + tiles.size] = tiles.reshape(-1)
+    at += kernels.TILE * size.tiles
+    meta[at : at + len(pages)] = pages
+    return meta
+
+
+def _tiles(parts: Sequence[Part], block_m: int) -> tuple[NDArray[np.int32], list[int]]:
+    """(tiles, 8), those with most keys first so that none of them is left for the end; and the page table."""
+    tiles, start = [], 0
+    pages: list[int] = []
+    for part in parts:
+        last = part.pages[-1] if part.pages else -1
+        for row in range(0, part.rows, block_m):
+            count = min(block_m, part.rows - row)
+            tiles.append((start + row, count, start, part.rows, part.past, len(pages), part.block, last))
+        pages += part.pages
+        start += part.rows
+    table = np.array(tiles, dtype=np.int32)
+    seen = np.where(table[:, 6] > 0, table[:, 0] - table[:, 2] + table[:, 4], table[:, 3])
+    return table[np.argsort(-seen, kind="stable")], pages
+
+
+@dataclass
+class Buffers:
+    """Of the largest batch; smaller ones use the front. Frames with condition come first, then those without."""
+
+    meta: Tensor
+    known: Tensor
+    speakers: Tensor
+    step: Tensor
+    x: Tensor
+    x_small: Tensor
+    still: Tensor
+    h: Tensor
+    wide: Tensor
+    narrow: Tensor
+    added: Tensor
+    velocity: Tensor
+
+
+@dataclass
+class _Graphs:
+    start: torch.cuda.CUDAGraph
+    steps: torch.cuda.CUDAGraph
+
+
+@dataclass
+class StaticFlow:
+    """Solves packs of up to ``max_frames`` frames of a `PackedFlow`, and keeps pages in ``store``."""
+
+    packed: PackedFlow
+    max_frames: int
+    store: PageStore | None = None
+    graphs: bool = True
+    tuning: Tuning = field(default_factory=Tuning)
+
+    def __post_init__(self) -> None:
+        packed = self.packed
+        self.largest = self.size_of(self.max_frames, 1)
+        self.buffers = self._allocate(self.largest)
+        self.dts = torch.tensor(packed.dts, device=packed.device)
+        self.conv_weights = [_conv_weight(conv) for conv in packed.convs]
+        self._graphs: dict[int, _Graphs] = {}
+        self._pool: Any = None
+
+    def size_of(self, frames: int, pieces: int) -> Size:
+        frames = round_up(frames)
+        most = max(8, frames // 32)
+        block_m = 64 if frames <= self.tuning.small else 128
+        tokens = -(-frames // self.packed.config.token_mel_ratio) + _TOKEN_SLACK * most
+        size = Size(frames, tokens, most, frames // block_m + most, block_m)
+        return size if pieces <= most else self.size_of(32 * pieces, pieces)
+
+    def fits(self, parts: Sequence[Part]) -> bool:
+        size = self.size_of(sum(part.rows for part in parts), len(parts))
+        return size.frames <= self.largest.frames and sum(len(part.pages) for part in parts) <= PAGES
+
+    def solve(self, parts: Sequence[Part]) -> Tensor:
+        """Mel (N, mel) float32 of the frames of ``parts``: a view that the next call overwrites. No waiting."""
+        packed, buffers = self.packed, self.buffers
+        rows = sum(part.rows for part in parts)
+        size = self.size_of(rows, len(parts))
+        meta = torch.from_numpy(fill_meta(size, lay_out(parts, packed.config), parts))
+        if packed.device.type == "cuda":
+            meta = meta.pin_memory()
+        graphs = self._captured(size) if self.graphs else None
+        buffers.meta[: size.ints].copy_(meta, non_blocking=True)
+        buffers.known[: size.frames] = packed.known_mel(parts, size.frames)
+        buffers.speakers[: len(parts)] = torch.stack([part.speaker for part in parts])
+        if graphs is None:
+            self._start(size)
+            for _ in packed.dts:
+                self._step(size)
+        else:
+            graphs.start.replay()
+            for _ in range(len(packed.dts) // self._unroll):
+                graphs.steps.replay()
+        return buffers.x[:rows]
+
+    def warm(self, frames: int) -> None:
+        """Captures the graph for packs of ``frames`` frames now."""
+        if self.graphs:
+            self._captured(self.size_of(frames, 1))
+
+    @property
+    def _unroll(self) -> int:
+        steps = len(self.packed.dts)
+        return self.tuning.unroll if steps % self.tuning.unroll == 0 else 1
+
+    @staticmethod
+    def nbytes(packed: PackedFlow, max_frames: int) -> int:
+        """Bytes of the buffers, about."""
+        config, item = packed.config, packed.dtype.itemsize
+        inner = config.heads * config.dim_head
+        wide = max(3 * inner, config.ff_mult * config.dim)
+        row = 2 * (4 * config.dim + item * (wide + max(inner, config.dim) + config.dim + config.mel_dim))
+        return round_up(max_frames) * (row + item * (config.dim + 2 * config.mel_dim) + 4 * config.mel_dim)
+
+    def _allocate(self, size: Size) -> Buffers:
+        packed, config = self.packed, self.packed.config
+        inner, n = config.heads * config.dim_head, size.frames
+
+        def new(*shape: int, dtype: torch.dtype = packed.dtype) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=packed.device)
+
+        return Buffers(
+            meta=new(size.ints, dtype=torch.int32),
+            known=new(n, config.mel_dim),
+            speakers=new(size.pieces, config.mel_dim),
+            step=new(1, dtype=torch.int32),
+            x=new(n, config.mel_dim, dtype=torch.float32),
+            x_small=new(n, config.mel_dim),
+            still=new(n, config.dim),
+            h=new(2 * n, config.dim, dtype=torch.float32),
+            wide=new(2 * n * max(3 * inner, config.ff_mult * config.dim)),
+            narrow=new(2 * n * max(inner, config.dim)),
+            added=new(2 * n, config.dim),
+            velocity=new(2 * n, config.mel_dim),
+        )
+
+    def _meta(self, size: Size) -> Meta:
+        tiles = kernels.TILE * size.tiles
+        return Meta(*torch.split(self.buffers.meta[: size.ints], [size.frames] * 4 + [size.tokens, tiles, PAGES]))
+
+    def _captured(self, size: Size) -> _Graphs:
+        found = self._graphs.get(size.frames)
+        if found is not None:
+            return found
+        # A first run outside of the graph: kernels are compiled and libraries set up. It must not keep anything.
+        stream = torch.cuda.current_stream(self.packed.device)
+        aside = torch.cuda.Stream(self.packed.device)  # type: ignore[no-untyped-call]
+        aside.wait_stream(stream)
+        with torch.cuda.stream(aside):
+            meta = np.zeros(size.ints, dtype=np.int32)
+            meta[3 * size.frames : 4 * size.frames + size.tokens] = -1
+            self.buffers.meta[: size.ints].copy_(torch.from_numpy(meta))
+            self._start(size)
+            self._step(size)
+            if self._pool is None:
+                self._pool = torch.cuda.graph_pool_handle()
+            start, steps = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+            start.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            self._start(size)
+            start.capture_end()
+            steps.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            for _ in range(self._unroll):
+                self._step(size)
+            steps.capture_end()
+        stream.wait_stream(aside)
+        self._graphs[size.frames] = _Graphs(start, steps)
+        return self._graphs[size.frames]
+
+    def _start(self, size: Size) -> None:
+        """What is the same in every step, and the noise."""
+        packed, buffers, meta = self.packed, self.buffers, self._meta(size)
+        known = buffers.known[: size.frames]
+        buffers.still[: size.frames] = packed.condition(meta.tokens, meta.token, known, buffers.speakers, meta.piece)
+        torch.index_select(packed.noise, 0, meta.position, out=buffers.x[: size.frames])
+        buffers.x_small[: size.frames] = buffers.x[: size.frames]
+        buffers.step.zero_()
+
+    def _step(self, size: Size) -> None:
+        """One Euler step; which one the buffer ``step`` says."""
+        packed, buffers, config, meta = self.packed, self.buffers, self.packed.config, self._meta(size)
+        tuning, table, step, store = self.tuning, packed.table, buffers.step, self.store
+        kv, tails = (None, None) if store is None else store
+        rows, inner, page = 2 * size.frames, config.heads * config.dim_head, config.chunk_frames
+        h, added = buffers.h[:rows], buffers.added[:rows]
+        qkv = buffers.wide[: rows * 3 * inner].view(rows, -1)
+        hidden = buffers.wide[: rows * config.ff_mult * config.dim].view(rows, -1)
+        normed = buffers.narrow[: rows * config.dim].view(rows, -1)
+        mixed = buffers.narrow[: rows * inner].view(rows, -1)
+        x, x_small = buffers.x[: size.frames], buffers.x_small[: size.frames]
+
+        y = torch.mm(x_small, packed.x_proj.t(), out=added[: size.frames])
+        kernels.enter(y, buffers.still, packed.proj_bias, h, normed, meta.keep, tails, step, page)
+        source, target = normed, added
+        for conv, weight in zip(packed.convs, self.conv_weights, strict=True):
+            assert conv.bias is not None
+            kernels.convolve(
+                source, weight, conv.bias, target, meta.tiles, meta.keep, tails, step, page, first=target is added,
+                block_m=size.block_m, num_warps=tuning.conv_warps, num_stages=tuning.conv_stages,
+            )  # fmt: skip
+            source, target = added, h
+        for layer, weights in enumerate(packed.blocks):
+            base = 6 * layer
+            # The gate is the feed-forward's of the block before.
+            kernels.normalise(h, added if layer else None, normed, table, step, base - 1, base, base + 1, NORM_EPS,
+                              num_warps=tuning.norm_warps)  # fmt: skip
+            torch.addmm(weights.qkv_bias, normed, weights.qkv.t(), out=qkv)
+            kernels.turn(qkv, packed.cos, packed.sin, meta.position, meta.keep, kv, step, layer, page)
+            kernels.attend(
+                qkv, mixed, kv, meta.tiles, meta.pages, step, layer, config.dim_head, page, block_m=size.block_m,
+                block_n=tuning.block_n, num_warps=tuning.warps[size.block_m > 64], num_stages=tuning.stages,
+            )  # fmt: skip
+            torch.addmm(weights.out_bias, mixed, weights.out.t(), alpha=SHRINK, out=added)
+            kernels.normalise(h, added, normed, table, step, base + 2, base + 3, base + 4, NORM_EPS,
+                              num_warps=tuning.norm_warps)  # fmt: skip
+            _gelu_linear(normed, weights.up, weights.up_bias, hidden)
+            torch.addmm(weights.down_bias, hidden, weights.down.t(), alpha=SHRINK, out=added)
+        last = 6 * len(packed.blocks)
+        kernels.normalise(h, added, normed, table, step, last - 1, last + 1, last, NORM_EPS,
+                          num_warps=tuning.norm_warps)  # fmt: skip
+        out = packed.proj_out
+        velocity = torch.addmm(out.bias, normed, out.weight.t(), out=buffers.velocity[:rows])
+        kernels.euler(x, x_small, velocity, self.dts, step, config.cfg_rate)
+        step += 1
+
+
+def _gelu_linear(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor) -> None:
+    """``out`` = GELU (tanh) of a linear layer; in one call on CUDA, whose library knows no other GELU."""
+    if x.is_cuda:
+        torch._addmm_activation(bias, x, weight.t(), use_gelu=True, out=out)
+    else:
+        out.copy_(F.gelu(torch.addmm(bias, x, weight.t()), approximate="tanh"))
+
+
+def _conv_weight(conv: torch.nn.Conv1d) -> Tensor:
+    """(groups, taps, in, out), as the kernel reads it."""
+    weight = conv.weight.view(conv.groups, -1, *conv.weight.shape[1:])
+    return weight.permute(0, 3, 2, 1).contiguous()
