@@ -35,6 +35,12 @@ def causal(conv: nn.Conv1d, x: Tensor) -> Tensor:
     return out
 
 
+def reach_of(module: nn.Module) -> int:
+    """Frames that causal convolutions of ``module``, one after another, look back."""
+    convs = [layer for layer in module.modules() if isinstance(layer, nn.Conv1d)]
+    return sum((conv.kernel_size[0] - 1) * conv.dilation[0] for conv in convs)
+
+
 class Snake(nn.Module):
     """x + sin^2(a x) / a with a learnt ``a`` per channel; computed in float32, where 1 / a cannot overflow."""
 
@@ -140,24 +146,53 @@ class CausalHiFT(nn.Module):
         assert isinstance(first, nn.Conv1d)
         return first.kernel_size[0] - 1 + self.config.conv_pre_look_right + 1
 
-    def sines(self, f0: Tensor) -> tuple[Tensor, Tensor]:
-        """Harmonics of the pitch, one value a frame: (B, T) Hz -> sines (B, T, H) and voiced flags (B, T, 1)."""
-        config = self.config
+    @property
+    def context(self) -> int:
+        """Frames to the left of a window that its samples hear of: behind so many, nothing of a wrong start is left."""
+        config, edge = self.config, self.n_fft // 2 // self.hop
+        per_stage = len(config.resblock_kernel_sizes)
+        wrong = 0
+        for index, rate in enumerate(config.upsample_rates):
+            up, down = self.ups[index], self.source_downs[index]
+            assert isinstance(up, nn.Conv1d)
+            assert isinstance(down, nn.Conv1d)
+            stride = down.stride[0]
+            heard = -(-(edge + stride - 1) // stride) + reach_of(self.source_resblocks[index])
+            wrong = wrong * rate + up.kernel_size[0] - 1 + (index == len(config.upsample_rates) - 1)
+            blocks = self.resblocks[index * per_stage : (index + 1) * per_stage]
+            wrong = max(wrong, heard) + max(reach_of(block) for block in blocks)
+        wrong += self.conv_post.kernel_size[0] - 1 + edge
+        return -(-wrong * self.hop // self.frame_samples)
+
+    def turns(self, f0: Tensor) -> Tensor:
+        """Turns of each harmonic within a sample, summed over the frames: (B, T) Hz -> (B, T, H) float64."""
         order = torch.arange(1, self.harmonics + 1, device=f0.device, dtype=torch.float32)
         # The phase forgives nothing, and CUDA rounds differently from a CPU in two places: it divides by a number by
         # multiplying with its inverse, and it sums in its own order. A tensor as divisor and a float64 sum are exact.
-        rate = torch.full_like(order, config.sampling_rate)
+        rate = torch.full_like(order, self.config.sampling_rate)
         turns = f0.float()[..., None] * order / rate % 1
-        phase = turns.double().cumsum(1).float() * 2 * math.pi * self.frame_samples
-        voiced = (f0[..., None] > config.nsf_voiced_threshold).float()
-        return torch.sin(phase) * config.nsf_alpha * voiced, voiced
+        return turns.double().cumsum(1)
 
-    def source(self, f0: Tensor) -> Tensor:
-        """Excitation (B, T * frame_samples) float32 of a pitch track (B, T) in Hz."""
-        sines, voiced = self.sines(f0)
+    def sines(self, f0: Tensor, turns: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Harmonics of the pitch, one value a frame: (B, T) Hz -> sines (B, T, H) and voiced flags (B, T, 1).
+
+        ``turns`` (B, T, H) float64 since the start of the utterance; None: those of ``f0`` alone.
+        """
+        turns = self.turns(f0) if turns is None else turns
+        phase = turns.float() * 2 * math.pi * self.frame_samples
+        voiced = (f0[..., None] > self.config.nsf_voiced_threshold).float()
+        return torch.sin(phase) * self.config.nsf_alpha * voiced, voiced
+
+    def source(self, f0: Tensor, turns: Tensor | None = None, start: int = 0) -> Tensor:
+        """Excitation (B, T * frame_samples) float32 of a pitch track (B, T) in Hz.
+
+        ``turns`` as in `sines`; ``start``: the first of these frames within its utterance (where its noise begins).
+        """
+        sines, voiced = self.sines(f0, turns)
         level = voiced * self.config.nsf_sigma + (1 - voiced) * self.config.nsf_alpha / 3
         sines, level = (y.repeat_interleave(self.frame_samples, dim=1) for y in (sines, level))
-        index = torch.arange(sines.shape[1], device=f0.device) % self.noise.shape[0]
+        first = start * self.frame_samples
+        index = torch.arange(first, first + sines.shape[1], device=f0.device) % self.noise.shape[0]
         mix = self.m_source.l_linear
         excited = F.linear(sines + level * self.noise[index], mix.weight.float(), mix.bias.float())
         return torch.tanh(excited)[..., 0]

@@ -1,0 +1,227 @@
+"""Triton kernels of the vocoder: convolution over rows with its activation, source, STFT and inverse STFT.
+
+Signals are rows of channels, several utterances one after another with gaps between them (`cosyui.model.
+vocoder_packed`). A convolution is an implicit matrix product: a tile of rows times all of a block of channels, the taps
+in the loop. What follows a convolution is done on the tile while it is in registers, so the snake, the residual sum and
+the zeros of the gaps cost no pass over memory: a kernel reads inputs that are already activated, and writes the
+activated input of the next one beside the residual stream, which is float32. Activations are stored scaled so that
+float16 holds them.
+"""
+
+# Kernels are not Python functions: their arguments are pointers and numbers that Triton types itself.
+# ruff: noqa: ANN001, ANN201, ANN202, N803
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, import-not-found, unused-ignore"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _valid(valid_ptr, row, per_frame, tail):
+    """1 for rows inside an utterance, 0 in gaps; with ``tail`` the row behind its last frame is inside, too."""
+    frame = row // per_frame
+    inside = tl.load(valid_ptr + frame) != 0
+    at_border = (row % per_frame == 0) & (frame > 0) & (tail != 0)
+    return inside | (tl.load(valid_ptr + frame - 1, mask=at_border, other=0) != 0)
+
+
+@triton.jit
+def _snake(x, alpha):
+    wave = tl.sin(x * alpha)
+    return x + wave * wave / (alpha + 1e-9)
+
+
+@triton.jit
+def _taps(
+    acc, x_ptr, w_ptr, row, in_rows, x_row, taps, dilation, lead, cin, cout, cols, busy,
+    BLOCK_K: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add the convolution of one group to ``acc``; rows before the first and behind the last are zero."""
+    channel = tl.arange(0, BLOCK_K)
+    blocks = cin // BLOCK_K
+    first = row + lead - (taps - 1) * dilation
+    for step in range(taps * blocks * busy):
+        tap = step // blocks
+        at = (step - tap * blocks) * BLOCK_K + channel
+        source = first + tap * dilation
+        mask = (source >= 0) & (source < in_rows)
+        x = tl.load(x_ptr + source[:, None] * x_row + at[None, :], mask=mask[:, None], other=0.0)
+        w = tl.load(w_ptr + (tap * cout + cols)[None, :] * cin + at[:, None])
+        acc = tl.dot(x, w, acc, input_precision=PRECISION)
+    return acc
+
+
+compiling_on = triton.AsyncCompileMode
+"""Within it, ``warmup`` of a kernel compiles on an executor."""
+NUMBERS = ("in_rows", "out_rows", "taps0", "taps1", "taps2", "dilation", "lead", "shift", "rate", "per_frame", "tail")
+"""Compiled in by no kernel, so that there are few of them to compile."""
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def conv_kernel(
+    x_ptr, x_group, x_row, w_ptr, w0, w1, w2, bias_ptr, residual_ptr, residual_group, residual_row,
+    out_ptr, out_group, act_ptr, act_group, alpha_ptr, alpha_group, valid_ptr,
+    in_rows, out_rows, cin, cout, width, taps0, taps1, taps2, dilation, lead, shift, rate, per_frame, tail,
+    unscale, scale, slope,
+    SUM: tl.constexpr, ACTS: tl.constexpr, SNAKE: tl.constexpr, RESIDUAL: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Rows of one or more convolutions (groups; the last axis of the grid), or the mean of ``SUM`` of them.
+
+    Row r, column c of the product is row ``r * rate + c // width + shift``, channel ``c % width`` of the output.
+    Without RESIDUAL the sum is only stored activated; with it the sum of product, bias and residual is stored in
+    float32, too, unless it is a mean. ACTS activations are stored, each with its own alpha.
+    """
+    tiles = cout // BLOCK_N
+    tile = tl.program_id(0)
+    group = tl.program_id(1)
+    row = (tile // tiles) * BLOCK_M + tl.arange(0, BLOCK_M)
+    first = (tile % tiles) * BLOCK_N
+    cols = first + tl.arange(0, BLOCK_N)
+    target = row * rate + first // width + shift
+    here = row < out_rows
+    inside = here & _valid(valid_ptr, tl.where(here, target, 0), per_frame, tail)
+    busy = tl.max(inside.to(tl.int32), 0)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    if SUM == 1:
+        taps = tl.where(group == 0, taps0, tl.where(group == 1, taps1, taps2))
+        weight = tl.where(group == 0, w0, tl.where(group == 1, w1, w2))
+        acc = _taps(
+            acc, x_ptr + group * x_group, w_ptr + weight, row, in_rows, x_row, taps, dilation, lead, cin, cout, cols,
+            busy, BLOCK_K, PRECISION,
+        )  # fmt: skip
+    else:
+        for part in tl.static_range(SUM):
+            taps = taps0 if part == 0 else (taps1 if part == 1 else taps2)
+            weight = w0 if part == 0 else (w1 if part == 1 else w2)
+            acc = _taps(
+                acc, x_ptr + part * x_group, w_ptr + weight, row, in_rows, x_row, taps, dilation, lead, cin, cout,
+                cols, busy, BLOCK_K, PRECISION,
+            )  # fmt: skip
+    value = acc * unscale + tl.load(bias_ptr + group * cout + cols)[None, :]
+    at = row[:, None] * cout + cols[None, :] + shift * width
+    if RESIDUAL:
+        known = row[:, None] * residual_row + cols[None, :] + shift * width * (residual_row != 0).to(tl.int32)
+        if SUM == 1:
+            value += tl.load(residual_ptr + group * residual_group + known, mask=here[:, None], other=0.0)
+            tl.store(out_ptr + group * out_group + at, value, mask=here[:, None])
+        else:
+            for part in tl.static_range(SUM):
+                value += tl.load(residual_ptr + part * residual_group + known, mask=here[:, None], other=0.0)
+            value = value / SUM
+    for act in tl.static_range(ACTS):
+        if SNAKE:
+            alpha = tl.load(alpha_ptr + (group + act) * alpha_group + cols)[None, :]
+            active = _snake(value, alpha)
+        else:
+            active = tl.where(value > 0, value, value * slope)
+        active = tl.where(inside[:, None], active * scale, 0.0).to(act_ptr.dtype.element_ty)
+        tl.store(act_ptr + (group + act) * act_group + at, active, mask=here[:, None])
+
+
+@triton.jit
+def first_row_kernel(
+    x_ptr, branch_ptr, act_ptr, act_group, alpha_ptr, alpha_group, start_ptr, width, per_frame, scale,
+    ACTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The row before an utterance's first of the last stage is that of its second: a reflection by one row.
+
+    ``x`` is the sum of that signal and of the source branch, which is taken out and put in at its own place.
+    """
+    frame = tl.program_id(0)
+    if tl.load(start_ptr + frame) != 0:
+        channel = tl.arange(0, BLOCK)
+        mask = channel < width
+        to = frame * per_frame * width + channel
+        other = to + 2 * width
+        value = tl.load(x_ptr + other, mask=mask, other=0.0) - tl.load(branch_ptr + other, mask=mask, other=0.0)
+        value += tl.load(branch_ptr + to, mask=mask, other=0.0)
+        tl.store(x_ptr + to, value, mask=mask)
+        for act in tl.static_range(ACTS):
+            alpha = tl.load(alpha_ptr + act * alpha_group + channel, mask=mask, other=1.0)
+            active = (_snake(value, alpha) * scale).to(act_ptr.dtype.element_ty)
+            tl.store(act_ptr + act * act_group + to, active, mask=mask)
+
+
+@triton.jit
+def source_kernel(
+    out_ptr, sine_ptr, level_ptr, noise_ptr, place_ptr, weight_ptr, bias_ptr, frame_samples, period, total,
+    HARMONICS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Excitation of each sample: the mix of its frame's harmonics and of noise; ``place``: where a frame's begins."""
+    sample = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = sample < total
+    frame = sample // frame_samples
+    place = tl.load(place_ptr + frame, mask=mask, other=0) + sample % frame_samples
+    place = tl.where(place >= period, place - period, place)
+    level = tl.load(level_ptr + frame, mask=mask, other=0.0)
+    mixed = tl.zeros((BLOCK,), tl.float32) + tl.load(bias_ptr)
+    for harmonic in tl.static_range(HARMONICS):
+        sine = tl.load(sine_ptr + frame * HARMONICS + harmonic, mask=mask, other=0.0)
+        noise = tl.load(noise_ptr + place * HARMONICS + harmonic, mask=mask, other=0.0)
+        mixed += tl.load(weight_ptr + harmonic) * (sine + level * noise)
+    grown = tl.exp(-2.0 * tl.abs(mixed))
+    value = (1.0 - grown) / (1.0 + grown)
+    tl.store(out_ptr + sample, tl.where(mixed < 0, -value, value), mask=mask)
+
+
+@triton.jit
+def stft_kernel(
+    out_ptr, source_ptr, basis_ptr, valid_ptr, first_ptr, end_ptr, frame_samples, rows, frames,
+    N_FFT: tl.constexpr, HOP: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Spectrum rows of the source, reflected at the ends of each utterance; zeros in the gaps."""
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = row < rows
+    per_frame = frame_samples // HOP
+    frame = tl.where(here, row // per_frame, 0)
+    inside = tl.load(valid_ptr + frame) != 0
+    behind = (row % per_frame == 0) & (frame > 0) & (inside == 0)
+    frame = tl.where(behind, frame - 1, frame)
+    inside = here & (inside | (tl.load(valid_ptr + frame) != 0))
+    low = tl.load(first_ptr + frame) * frame_samples
+    high = tl.load(end_ptr + frame) * frame_samples
+    column = tl.arange(0, COLUMNS)
+    acc = tl.zeros((BLOCK, COLUMNS), tl.float32)
+    for tap in tl.static_range(N_FFT):
+        at = row * HOP - N_FFT // 2 + tap
+        at = tl.where(at < low, 2 * low - at, at)
+        at = tl.where(at >= high, 2 * (high - 1) - at, at)
+        value = tl.load(source_ptr + at, mask=inside & (at >= low), other=0.0)
+        acc += value[:, None] * tl.load(basis_ptr + tap * COLUMNS + column)[None, :]
+    tl.store(out_ptr + row[:, None] * COLUMNS + column[None, :], acc.to(out_ptr.dtype.element_ty), mask=here[:, None])
+
+
+@triton.jit
+def istft_kernel(
+    out_ptr, x_ptr, basis_ptr, weight_ptr, valid_ptr, first_ptr, end_ptr, frame_samples, total, width, top, limit,
+    N_FFT: tl.constexpr, HOP: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Samples of an utterance from rows of log magnitudes and phases: window, overlap, add."""
+    sample = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = sample < total
+    frame = tl.where(mask, sample // frame_samples, 0)
+    inside = mask & (tl.load(valid_ptr + frame) != 0)
+    per_frame = frame_samples // HOP
+    low = tl.load(first_ptr + frame) * per_frame
+    high = tl.load(end_ptr + frame) * per_frame
+    acc = tl.zeros((BLOCK,), tl.float32)
+    weight = tl.zeros((BLOCK,), tl.float32)
+    for part in tl.static_range(N_FFT // HOP):
+        row = sample // HOP + part - (N_FFT // HOP - 1 - N_FFT // HOP // 2)
+        tap = sample - row * HOP + N_FFT // 2
+        heard = inside & (row >= low) & (row <= high)
+        weight += tl.load(weight_ptr + tap, mask=heard, other=0.0)
+        for level in tl.static_range(BINS):
+            log = tl.load(x_ptr + row * width + level, mask=heard, other=0.0)
+            angle = tl.sin(tl.load(x_ptr + row * width + BINS + level, mask=heard, other=0.0))
+            size = tl.minimum(tl.exp(log), top, propagate_nan=tl.PropagateNan.ALL)
+            real = tl.load(basis_ptr + tap * 2 * BINS + level, mask=heard, other=0.0)
+            imag = tl.load(basis_ptr + tap * 2 * BINS + BINS + level, mask=heard, other=0.0)
+            acc += tl.where(heard, size * (real * tl.cos(angle) + imag * tl.sin(angle)), 0.0)
+    value = acc / tl.maximum(weight, 1e-11)
+    value = tl.minimum(value, limit, propagate_nan=tl.PropagateNan.ALL)
+    value = tl.maximum(value, -limit, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(out_ptr + sample, tl.where(inside, value, 0.0), mask=mask)

@@ -1,0 +1,453 @@
+"""The vocoder over packed frames on a GPU: weights laid out for the kernels, and one pass of fixed shape.
+
+All utterances of a batch stand one after another in one matrix of mel frames, `gap` frames of zeros between them, so
+that nothing is padded to the longest. Every convolution is causal: it sees zeros (a true start) or frames that the
+caller gave as context. The pass is free of allocation outside PyTorch's own operators and of any wait, so that a CUDA
+graph of it can be kept for every number of frames.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cosyui.model.config import VocoderConfig
+from cosyui.model.kernels import vocoder as kernels
+from cosyui.model.vocoder import LAST_SLOPE, MAX_MAGNITUDE, CausalHiFT, ResBlock
+
+PITCH, VALID, FIRST, END, PLACE, KNOWN, SLOT, START = -1, 0, 1, 2, 3, 4, 5, 6
+"""Column of the pitch in the frames; rows of the metadata (see `Workspace`)."""
+META_ROWS = 7
+SPECTRUM_COLUMNS = 32
+HALF_SCALE = 1 / 16
+"""Activations are stored times this in float16, whose largest number is 65504."""
+
+
+def padded(channels: int) -> int:
+    return -(-channels // 32) * 32
+
+
+def fits(config: VocoderConfig) -> bool:
+    """Whether the kernels can run a vocoder of these sizes."""
+    same = all(d == config.resblock_dilation_sizes[0] for d in config.resblock_dilation_sizes)
+    three = len(config.resblock_kernel_sizes) == 3
+    return same and three and config.istft_n_fft + 2 <= SPECTRUM_COLUMNS and config.istft_n_fft % config.istft_hop == 0
+
+
+def gap_frames(vocoder: CausalHiFT) -> int:
+    """Frames of zeros between two utterances: as far as one convolution reaches back, or the vocoder looks ahead."""
+    rate, reach = 1, 0
+    for index, up in enumerate(vocoder.config.upsample_rates):
+        rate *= up
+        blocks = vocoder.resblocks[3 * index : 3 * index + 3]
+        convs = [m for b in (*blocks, vocoder.source_resblocks[index]) for m in b.modules() if isinstance(m, nn.Conv1d)]
+        reach = max(reach, *(math.ceil((c.kernel_size[0] - 1) * c.dilation[0] / rate) for c in convs))
+    return max(reach, vocoder.lookahead - 3, 2)
+
+
+@dataclass
+class Convolution:
+    """Weights (taps, outputs, inputs) of one or three convolutions in a row; biases (groups, outputs) float32."""
+
+    weight: Tensor
+    bias: Tensor
+    offsets: tuple[int, int, int]
+    taps: tuple[int, int, int]
+    inputs: int
+    outputs: int
+
+
+def lay_out(weights: Sequence[Tensor], biases: Sequence[Tensor], inputs: int, outputs: int) -> Convolution:
+    """From weights (outputs, inputs, taps) with fewer channels than asked for; the others are zeros."""
+    parts, offsets, at = [], [], 0
+    bias = torch.zeros(len(biases), outputs, device=weights[0].device)
+    for index, (weight, its_bias) in enumerate(zip(weights, biases, strict=True)):
+        wide = weight.new_zeros(weight.shape[2], outputs, inputs)
+        wide[:, : weight.shape[0], : weight.shape[1]] = weight.permute(2, 0, 1)
+        bias[index, : len(its_bias)] = its_bias
+        parts.append(wide.flatten())
+        offsets.append(at)
+        at += wide.numel()
+    taps = [weight.shape[2] for weight in weights]
+    first, second, third = [*offsets, 0, 0][:3], [*taps, 0, 0][:3], torch.cat(parts)
+    return Convolution(third, bias, (first[0], first[1], first[2]), (second[0], second[1], second[2]), inputs, outputs)
+
+
+def polyphase(conv: nn.Conv1d, rate: int, width: int) -> Tensor:
+    """A convolution behind nearest upsampling as one before it, with ``rate`` times the outputs: the taps that hear the
+    same frame are added up."""
+    weight = conv.weight.double()
+    outputs, inputs, taps = weight.shape
+    fewer = -(-(taps - 1) // rate) + 1
+    folded = weight.new_zeros(rate * width, inputs, fewer)
+    for phase in range(rate):
+        for tap in range(taps):
+            at = (phase - (taps - 1) + tap) // rate + fewer - 1
+            folded[phase * width : phase * width + outputs, :, at] += weight[:, :, tap]
+    return folded.to(conv.weight.dtype)
+
+
+def _alphas(modules: Sequence[nn.Module], width: int, rate: int = 1) -> Tensor:
+    """(groups, rate * width) float32."""
+    alphas = torch.ones(len(modules), width)
+    for row, module in zip(alphas, modules, strict=True):
+        alpha = module.alpha
+        assert isinstance(alpha, Tensor)
+        row[: len(alpha)] = alpha.float()
+    return alphas.repeat(1, rate)
+
+
+def _convs(modules: Sequence[nn.Module], inputs: int, outputs: int) -> Convolution:
+    convs = [module for module in modules if isinstance(module, nn.Conv1d)]
+    biases = [conv.bias for conv in convs if conv.bias is not None]
+    return lay_out([conv.weight for conv in convs], biases, inputs, outputs)
+
+
+@dataclass
+class Blocks:
+    """Residual blocks side by side: per dilation two convolutions and the alphas (groups, width) behind each."""
+
+    dilations: tuple[int, ...]
+    first: list[Convolution]
+    second: list[Convolution]
+    before: list[Tensor]
+    between: list[Tensor]
+
+    @classmethod
+    def of(cls, blocks: Sequence[ResBlock], width: int) -> Blocks:
+        # The longest convolution starts first, so that no tail of it is left at the end.
+        blocks = sorted(blocks, key=lambda block: -block.convs1[0].kernel_size[0])  # type: ignore[index]
+        device = blocks[0].convs1[0].weight.device
+        count = range(len(blocks[0].convs1))
+        return cls(
+            tuple(conv.dilation[0] for conv in blocks[0].convs1 if isinstance(conv, nn.Conv1d)),
+            [_convs([block.convs1[i] for block in blocks], width, width) for i in count],
+            [_convs([block.convs2[i] for block in blocks], width, width) for i in count],
+            [_alphas([block.activations1[i] for block in blocks], width).to(device) for i in count],  # type: ignore[arg-type]
+            [_alphas([block.activations2[i] for block in blocks], width).to(device) for i in count],  # type: ignore[arg-type]
+        )
+
+
+@dataclass
+class Stage:
+    """One upsampling: ``per_frame`` rows of ``width`` channels a mel frame; ``stride`` of the source's convolution."""
+
+    rate: int
+    per_frame: int
+    width: int
+    stride: int
+    tail: int
+    up: Convolution
+    up_alphas: Tensor
+    down: Convolution
+    source: Blocks
+    blocks: Blocks
+
+
+class Workspace:
+    """Memory of one pass over at most ``frames`` packed frames.
+
+    ``frames`` (F, mel + 1) float32: mel and, in the last column, the pitch in Hz where it is known. ``meta`` (7, F + 1)
+    int32 a frame: inside an utterance or gap; first frame and end of its slot in the pack; sample of its utterance's
+    noise; whether its pitch is known; its slot; whether it is the first of its slot. ``offsets`` (slots, H) float64:
+    turns before the slot. Results: ``wave`` (F * frame_samples,), ``turns`` (F, H) float64, the pitch in ``frames``.
+    """
+
+    def __init__(self, net: PackedVocoder, frames: int) -> None:
+        vocoder, device, dtype = net.vocoder, net.device, net.dtype
+        rows = max((frames * s.per_frame + s.tail) * s.width for s in net.stages)
+        single: dict[str, Any] = {"device": device, "dtype": torch.float32}
+        stored: dict[str, Any] = {"device": device, "dtype": dtype}
+        slots = -(-frames // (net.gap + 1))
+        last = net.stages[-1].per_frame * frames + 1
+        self.halo = max(s.stride for s in net.stages) - 1
+        self.frames = torch.zeros(frames, vocoder.config.in_channels + 1, **single)
+        self.meta = torch.zeros(META_ROWS, frames + 1, dtype=torch.int32, device=device)
+        self.offsets = torch.zeros(slots, vocoder.harmonics, dtype=torch.float64, device=device)
+        self.turns = torch.zeros(frames, vocoder.harmonics, dtype=torch.float64, device=device)
+        self.mel = torch.zeros(frames, net.pre.inputs, **stored)
+        self.source = torch.zeros(frames * vocoder.frame_samples, **single)
+        self.wave = torch.zeros(frames * vocoder.frame_samples, **single)
+        self.spectrum = torch.zeros(self.halo + last, SPECTRUM_COLUMNS, **stored)
+        self.entry = torch.zeros(max(rows, frames * net.pre.outputs), **stored)
+        self.base = torch.zeros(max(rows, last * net.post.outputs), **single)
+        self.residual = torch.zeros(3, rows, **single)
+        self.active = torch.zeros(3, rows, **stored)
+        self.hidden = torch.zeros(3, rows, **stored)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in vars(self).values() if isinstance(t, Tensor))
+
+
+class PackedVocoder:
+    """`CausalHiFT` over packed frames. ``precision``: how the matrix products of float32 weights are done."""
+
+    def __init__(self, vocoder: CausalHiFT, precision: str = "tf32x3") -> None:
+        config = vocoder.config
+        assert fits(config)
+        self.vocoder, self.precision, self.compiling = vocoder, precision, False
+        weight = vocoder.conv_post.weight
+        self.device, self.dtype = weight.device, weight.dtype
+        self.processors = torch.cuda.get_device_properties(self.device).multi_processor_count if weight.is_cuda else 1
+        self.scale = HALF_SCALE if self.dtype == torch.float16 else 1.0
+        self.gap = gap_frames(vocoder)
+        wide = padded(config.base_channels)
+        self.pre = _convs([vocoder.conv_pre], padded(config.in_channels), wide)
+        self.stages: list[Stage] = []
+        per_frame = 1
+        for index, rate in enumerate(config.upsample_rates):
+            up, down = vocoder.ups[index], vocoder.source_downs[index]
+            assert isinstance(up, nn.Conv1d)
+            assert isinstance(down, nn.Conv1d)
+            assert up.bias is not None
+            per_frame *= rate
+            width = padded(up.out_channels)
+            blocks = [b for b in vocoder.resblocks[3 * index : 3 * index + 3] if isinstance(b, ResBlock)]
+            source = vocoder.source_resblocks[index]
+            assert isinstance(source, ResBlock)
+            packed = Blocks.of(blocks, width)
+            bias = F.pad(up.bias, (0, width - up.out_channels)).repeat(rate)
+            self.stages.append(
+                Stage(
+                    rate,
+                    per_frame,
+                    width,
+                    down.stride[0],
+                    int(index == len(config.upsample_rates) - 1),
+                    lay_out([polyphase(up, rate, width)], [bias], wide, rate * width),
+                    packed.before[0].repeat(1, rate),
+                    self._down(down, width),
+                    Blocks.of([source], width),
+                    packed,
+                )
+            )
+            wide = width
+        self.post = _convs([vocoder.conv_post], wide, padded(vocoder.n_fft + 2))
+        self.zeros = torch.zeros(max(s.rate * s.width for s in self.stages) + self.post.outputs, device=self.device)
+        # The last convolutions of a stage's blocks are added up in one kernel.
+        self.last_bias = [stage.blocks.second[-1].bias.sum(0) for stage in self.stages]
+        self._lay_out_pitch()
+        self._lay_out_spectra()
+
+    def _down(self, conv: nn.Conv1d, width: int) -> Convolution:
+        """A strided convolution as a product of overlapping rows: (1 tap, width, taps * spectrum columns)."""
+        assert conv.bias is not None
+        taps = F.pad(conv.weight.transpose(1, 2), (0, SPECTRUM_COLUMNS - conv.in_channels))
+        flat = taps.reshape(conv.out_channels, -1, 1)
+        return lay_out([flat], [conv.bias], flat.shape[1], width)
+
+    def _lay_out_pitch(self) -> None:
+        self.pitch_layers: list[tuple[Tensor, Tensor, int]] = []
+        for layer in self.vocoder.f0_predictor.condnet:
+            if isinstance(layer, nn.Conv1d):
+                assert layer.bias is not None
+                weight = layer.weight.permute(2, 1, 0).flatten(0, 1).contiguous()
+                self.pitch_layers.append((weight, layer.bias, layer.kernel_size[0]))
+
+    def _lay_out_spectra(self) -> None:
+        """The Fourier matrices of both ends, window included, in float64 and rounded once."""
+        n, bins = self.vocoder.n_fft, self.vocoder.n_fft // 2 + 1
+        window = torch.hann_window(n, dtype=torch.float64)
+        angle = torch.arange(n, dtype=torch.float64)[:, None] * torch.arange(bins) * (2 * math.pi / n)
+        twice = torch.full((bins,), 2 / n, dtype=torch.float64)
+        twice[0] = twice[-1] = 1 / n
+        ahead = torch.cat([angle.cos(), -angle.sin()], dim=1) * window[:, None]
+        back = torch.cat([angle.cos() * twice, -angle.sin() * twice], dim=1) * window[:, None]
+        self.ahead = F.pad(ahead, (0, SPECTRUM_COLUMNS - 2 * bins)).float().contiguous().to(self.device)
+        self.back = back.float().contiguous().to(self.device)
+        self.window_power = window.square().float().to(self.device)
+
+    def run(self, space: Workspace, frames: int) -> None:
+        """Fill `Workspace.wave` for the first ``frames`` packed frames."""
+        self._source(space, frames)
+        mel = self.vocoder.config.in_channels
+        space.mel[:frames, :mel].copy_(space.frames[:frames, :mel])
+        look = self.vocoder.config.conv_pre_look_right
+        self._conv(
+            self.pre, space, space.mel, frames, frames, out_act=space.entry, lead=look, unscale=1.0,
+            slope=self.vocoder.config.lrelu_slope,
+        )  # fmt: skip
+        for index in range(len(self.stages)):
+            self._stage(space, index, frames)
+        last = self.stages[-1]
+        rows = last.per_frame * frames + 1
+        self._conv(
+            self.post, space, space.entry, rows, rows, out=space.base, per_frame=last.per_frame, tail=1, acts=0,
+            unscale=1 / self.scale,
+        )  # fmt: skip
+        self._inverse(space, frames)
+
+    def compile(self, space: Workspace, sizes: Sequence[int]) -> None:
+        """Compile what `run` needs for these numbers of frames, on all cores: alone it takes a minute.
+
+        Leaves garbage in ``space``.
+        """
+        with ThreadPoolExecutor(os.cpu_count()) as executor, kernels.compiling_on(executor):
+            self.compiling = True
+            try:
+                for frames in sizes:
+                    self.run(space, frames)
+            finally:
+                self.compiling = False
+
+    def _launch(self, kernel: Any, grid: tuple[int, ...], *args: Any, **meta: Any) -> None:
+        if self.compiling:
+            kernel.warmup(*args, grid=grid, **meta)
+        else:
+            kernel[grid](*args, **meta)
+
+    def _stage(self, space: Workspace, index: int, frames: int) -> None:
+        stage = self.stages[index]
+        rows = stage.per_frame * frames + stage.tail
+        size = rows * stage.width
+        place: dict[str, Any] = {"per_frame": stage.per_frame, "tail": stage.tail}
+        back = 1 / self.scale
+        active, hidden, residual = (t.flatten()[: 3 * size] for t in (space.active, space.hidden, space.residual))
+        blocks, source = stage.blocks, stage.source
+        branch = residual[:size]
+        self._conv(
+            stage.down, space, space.spectrum[space.halo - stage.stride + 1 :], rows, rows, out=branch, out_act=active,
+            alphas=source.before[0], x_row=stage.stride * SPECTRUM_COLUMNS, unscale=1.0, **place,
+        )  # fmt: skip
+        steps = len(source.dilations)
+        for step, dilation in enumerate(source.dilations):
+            more = step + 1 < steps
+            self._conv(
+                source.first[step], space, active, rows, rows, out_act=hidden, alphas=source.between[step],
+                dilation=dilation, unscale=back, **place,
+            )  # fmt: skip
+            self._conv(
+                source.second[step], space, hidden, rows, rows, out=branch, residual=branch, out_act=active,
+                alphas=source.before[step + 1] if more else None, acts=int(more), unscale=back, **place,
+            )  # fmt: skip
+        below = frames * stage.per_frame // stage.rate
+        # The stage before had no row more than its frames, whose tail only the last one has.
+        self._conv(
+            stage.up, space, space.entry, below, below, out=space.base, residual=branch, out_act=active,
+            alphas=stage.up_alphas, acts=3, act_group=size, rate=stage.rate, width=stage.width, shift=stage.tail,
+            unscale=back, **place,
+        )  # fmt: skip
+        if stage.tail:
+            self._launch(
+            kernels.first_row_kernel, (frames,),
+                space.base, branch, active, size, blocks.before[0], stage.width, space.meta[START], stage.width,
+                stage.per_frame, self.scale, ACTS=3, BLOCK=1 << (stage.width - 1).bit_length(),
+            )  # fmt: skip
+        for step, dilation in enumerate(blocks.dilations):
+            self._conv(
+                blocks.first[step], space, active, rows, rows, out_act=hidden, alphas=blocks.between[step], groups=3,
+                x_group=size, act_group=size, dilation=dilation, unscale=back, **place,
+            )  # fmt: skip
+            known, group = (space.base, 0) if step == 0 else (residual, size)
+            if step + 1 < len(blocks.dilations):
+                self._conv(
+                    blocks.second[step], space, hidden, rows, rows, out=residual, out_group=size, residual=known,
+                    residual_group=group, out_act=active, alphas=blocks.before[step + 1], groups=3, x_group=size,
+                    act_group=size, unscale=back, **place,
+                )  # fmt: skip
+            else:
+                self._conv(
+                    blocks.second[step], space, hidden, rows, rows, residual=known, residual_group=group,
+                    out_act=space.entry, x_group=size, together=3, bias=self.last_bias[index], unscale=back,
+                    slope=LAST_SLOPE if stage.tail else self.vocoder.config.lrelu_slope, **place,
+                )  # fmt: skip
+
+    def _conv(
+        self, conv: Convolution, space: Workspace, x: Tensor, in_rows: int, out_rows: int, *, out: Tensor | None = None,
+        out_group: int = 0, residual: Tensor | None = None, residual_group: int = 0, out_act: Tensor | None = None,
+        act_group: int = 0, alphas: Tensor | None = None, acts: int = 1, groups: int = 1, together: int = 1,
+        x_group: int = 0, x_row: int = 0, dilation: int = 1, lead: int = 0, rate: int = 1, width: int = 0,
+        shift: int = 0, per_frame: int = 1, tail: int = 0, unscale: float, slope: float = 0.0,
+        bias: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        width = width or conv.outputs
+        rows, cols, depth, warps, stages = self.tile(out_rows, conv, width, groups)
+        keeps = out is not None or residual is not None
+        anything = out_act if out_act is not None else space.hidden
+        self._launch(
+            kernels.conv_kernel, (-(-out_rows // rows) * (conv.outputs // cols), groups),
+            x, x_group, x_row or conv.inputs, conv.weight, *conv.offsets, conv.bias if bias is None else bias,
+            self.zeros if residual is None else residual, residual_group, 0 if residual is None else conv.outputs,
+            space.base if out is None else out, out_group, anything, act_group,
+            self.zeros if alphas is None else alphas, conv.outputs, space.meta[VALID],
+            in_rows, out_rows, conv.inputs, conv.outputs, width, *conv.taps, dilation, lead, shift, rate, per_frame,
+            tail, unscale, self.scale, slope,
+            SUM=together, ACTS=acts, SNAKE=alphas is not None, RESIDUAL=keeps,
+            BLOCK_M=rows, BLOCK_N=cols, BLOCK_K=depth,
+            PRECISION=self.precision if self.dtype == torch.float32 else "ieee",
+            num_warps=warps, num_stages=stages,
+        )  # fmt: skip
+
+    def tile(self, rows: int, conv: Convolution, width: int, groups: int) -> tuple[int, int, int, int, int]:
+        """Rows, columns and depth of a tile, warps and pipeline stages: the largest tile that still fills the GPU."""
+        depth = 64 if conv.inputs % 64 == 0 and self.dtype != torch.float32 else 32
+        widest = next(n for n in (128, 64, 32) if width % n == 0)
+        choices = [(128, 128, 8), (128, 64, 4), (64, 64, 4), (32, 64, 4), (128, 32, 4), (32, 32, 4)]
+        fitting = [c for c in choices if width % c[1] == 0 and c[1] >= min(widest, 64)]
+        filling = (c for c in fitting if -(-rows // c[0]) * (conv.outputs // c[1]) * groups >= self.processors)
+        tall, wide, warps = next(filling, fitting[-1])
+        return tall, wide, depth, warps, 3
+
+    def pitch(self, frames: Tensor, valid: Tensor) -> Tensor:
+        """Pitch (N,) float64 in Hz of packed mel (N, C) float32."""
+        inside = valid[:, None].double()
+        x = frames.double()
+        for index, (weight, bias, taps) in enumerate(self.pitch_layers):
+            x = F.pad(x, (0, 0, 0, taps - 1) if index == 0 else (0, 0, taps - 1, 0))
+            rows = x.as_strided((len(frames), taps * x.shape[1]), (x.shape[1], 1)).contiguous()
+            x = F.elu_(torch.addmm(bias, rows, weight)).mul_(inside)
+        last = self.vocoder.f0_predictor.classifier
+        return F.linear(x, last.weight, last.bias)[:, 0].abs()
+
+    def _source(self, space: Workspace, frames: int) -> None:
+        """Pitch, excitation and its spectrum."""
+        vocoder, config = self.vocoder, self.vocoder.config
+        meta = space.meta[:, :frames]
+        kept = space.frames[:frames, PITCH]
+        f0 = self.pitch(space.frames[:frames, : config.in_channels], meta[VALID]).float()
+        f0 = torch.where(meta[KNOWN] != 0, kept, f0)
+        kept.copy_(f0)
+        # One running sum serves all: a pitch that is no number must not reach the utterances behind it.
+        finite = f0.isfinite()
+        f0 = torch.where(finite, f0, 0.0) * meta[VALID]
+        total = vocoder.turns(f0[None])[0]
+        before = F.pad(total, (0, 0, 1, 0)).index_select(0, meta[FIRST])
+        turns = total - before + space.offsets.index_select(0, meta[SLOT])
+        space.turns[:frames].copy_(turns)
+        sines, voiced = vocoder.sines(f0[None], turns[None])
+        voiced = voiced[0, :, 0]
+        level = voiced * config.nsf_sigma + (1 - voiced) * config.nsf_alpha / 3
+        level = torch.where(finite, level, math.nan)
+        samples = frames * vocoder.frame_samples
+        mix = vocoder.m_source.l_linear
+        self._launch(
+            kernels.source_kernel, (-(-samples // 1024),),
+            space.source, sines, level, vocoder.noise, space.meta[PLACE], mix.weight.float(), mix.bias.float(),
+            vocoder.frame_samples, vocoder.noise.shape[0], samples, HARMONICS=vocoder.harmonics, BLOCK=1024,
+        )  # fmt: skip
+        rows = samples // vocoder.hop + 1
+        self._launch(
+            kernels.stft_kernel, (-(-rows // 64),),
+            space.spectrum[space.halo :], space.source, self.ahead, space.meta[VALID], space.meta[FIRST],
+            space.meta[END], vocoder.frame_samples, rows, frames,
+            N_FFT=vocoder.n_fft, HOP=vocoder.hop, COLUMNS=SPECTRUM_COLUMNS, BLOCK=64,
+        )  # fmt: skip
+
+    def _inverse(self, space: Workspace, frames: int) -> None:
+        vocoder = self.vocoder
+        samples = frames * vocoder.frame_samples
+        self._launch(
+            kernels.istft_kernel, (-(-samples // 512),),
+            space.wave, space.base, self.back, self.window_power, space.meta[VALID], space.meta[FIRST],
+            space.meta[END], vocoder.frame_samples, samples, self.post.outputs, MAX_MAGNITUDE,
+            vocoder.config.audio_limit, N_FFT=vocoder.n_fft, HOP=vocoder.hop, BINS=vocoder.n_fft // 2 + 1, BLOCK=512,
+        )  # fmt: skip
