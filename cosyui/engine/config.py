@@ -21,7 +21,8 @@ class EngineConfig:
     """``model`` is a local checkpoint folder or a spec that `cosyui.hub.resolve` understands.
 
     ``device`` is ``auto`` (CUDA when present), ``cpu``, ``cuda`` or ``cuda:N``; ``threads`` 0 leaves PyTorch's default;
-    ``prompt_cache_bytes`` bounds the cache of prompt features; ``lexicon`` is a file of own pronunciations.
+    ``prompt_cache_bytes`` bounds the cache of prompt features; ``vram_budget``: bytes of the card that may be used, 0
+    for four fifths; ``lexicon`` is a file of own pronunciations.
     """
 
     model: str
@@ -30,4 +31,5 @@ class EngineConfig:
     precision: Precision = "auto"
     threads: int = 0
     prompt_cache_bytes: int = 64 << 20
+    vram_budget: int = 0
     lexicon: Path | None = None

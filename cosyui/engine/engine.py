@@ -1,24 +1,30 @@
-"""The engine: loads a checkpoint and speaks requests one after another, a small step at a time."""
+"""The engine: loads a checkpoint and speaks many requests at once, a small step at a time."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import psutil
 import torch
-from torch import nn
 
 from cosyui.engine.config import EngineConfig
+from cosyui.engine.facts import facts_of
+from cosyui.engine.flow_runner import FlowRunner
 from cosyui.engine.lanes import Lanes
+from cosyui.engine.memory import plan_memory
+from cosyui.engine.needs import Aside, Decode, Need, NewTokens, Render
 from cosyui.engine.precision import choose_device, choose_precision, describe
 from cosyui.engine.prompts import PromptCache
-from cosyui.engine.request import Cancelled, EngineFacts, EngineStats, Event, Failed, Finished, SynthesisRequest
-from cosyui.engine.take import Take
-from cosyui.errors import CosyuiError
+from cosyui.engine.render_queue import RenderLane, RenderQueue
+from cosyui.engine.request import Cancelled, EngineStats, Event, Failed, Finished, SynthesisRequest
+from cosyui.engine.slots import SlotDecoder
+from cosyui.engine.take import Studio, Take
+from cosyui.engine.token_stream import Decoding
+from cosyui.engine.vocoder_runner import VocoderRunner
+from cosyui.engine.work import Work
+from cosyui.errors import CosyuiError, InputError
 from cosyui.hub import parse_source, resolve
 from cosyui.model.cosyvoice3 import load
 from cosyui.speech.prompt_format import TextFrontend
@@ -26,23 +32,8 @@ from cosyui.speech.text.lexicon import Lexicon
 
 log = logging.getLogger(__name__)
 
-
-def parameter_count(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters())
-
-
-def weight_bytes(module: nn.Module) -> int:
-    tensors = [*module.parameters(), *module.buffers()]
-    return sum(t.numel() * t.element_size() for t in tensors)
-
-
-@dataclass(eq=False)
-class Work:
-    """A request in the engine; ``take`` and ``events`` from its first step on."""
-
-    request: SynthesisRequest
-    take: Take | None = None
-    events: Iterator[Event | None] = field(default_factory=lambda: iter(()))
+SHORT_WAIT, LONGEST_WAIT = 0.0002, 0.02
+"""Seconds that a step with nothing to do lasts."""
 
 
 class Engine:
@@ -63,8 +54,25 @@ class Engine:
         self.prompts = PromptCache(self.model, config.prompt_cache_bytes)
         self.on_cuda = device.type == "cuda"
         self.precision = describe(precision)
-        self.facts = self._facts(config, folder, time.perf_counter() - began)
-        self.lanes: Lanes[Work] = Lanes()
+        self.plan = plan_memory(self.model, config.vram_budget)
+        with torch.inference_mode():
+            lanes = self._render_lanes(device)
+            decoder = SlotDecoder(self.model.llm, self.plan.slots, self.plan.slot_positions, graphs=self.on_cuda)
+        names = ", ".join(sorted(set(self.precision.values())))
+        first = lanes[0]
+        self.studio = Studio(self.model.config, self.frontend, self.prompts, first.flow, first.vocoder, names)
+        self.decoding = Decoding(decoder)
+        self.rendering = RenderQueue(lanes)
+        self.threads = ThreadPoolExecutor(2, "aside")
+        self.facts = facts_of(
+            self.model,
+            str(parse_source(config.model)),
+            folder,
+            self.precision,
+            self.plan.slots,
+            time.perf_counter() - began,
+        )
+        self.lanes: Lanes[Work] = Lanes(self.plan.slots)
         self.cancelled: list[str] = []
         self.finished = 0
         self.failed = 0
@@ -72,7 +80,7 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return bool(len(self.lanes) or self.cancelled)
+        return bool(len(self.lanes) or self.cancelled or self.rendering.busy)
 
     def submit(self, request: SynthesisRequest) -> None:
         self.lanes.add(Work(request))
@@ -80,49 +88,137 @@ class Engine:
     def cancel(self, request_id: str) -> None:
         work = self.lanes.find(request_id)
         if work is not None:
-            self.lanes.remove(work)
+            self._drop(work)
             self.cancelled.append(request_id)
 
+    @torch.inference_mode()
     def step(self) -> list[Event]:
         events: list[Event] = [Cancelled(request_id) for request_id in self.cancelled]
         self.cancelled.clear()
-        work = self.lanes.current()
-        if work is None:
-            return events
-        if work.take is None:
-            precision = ", ".join(sorted(set(self.precision.values())))
-            work.take = Take(work.request, self.model, self.frontend, self.prompts, precision)
-            work.events = work.take.events()
-        event = self._advance(work, work.take)
-        if isinstance(event, Finished | Failed):
-            self.lanes.remove(work)
-        elif work.take.at_border:
-            self.lanes.border()
-        if event is not None:
-            events.append(event)
+        moved = self.decoding.advance() if self.decoding.busy else False
+        moved = self._take_in_renders(events) or moved
+        running = self.lanes.running()
+        for work in self.lanes:
+            if work.take is not None and work.aside_since is None and work not in running:
+                work.aside_since = time.perf_counter()
+        for work in running:
+            if work.steps is None or self._is_answered(work):
+                self._resume(work, events)
+                moved = True
+        if not moved and not events:
+            self._wait()
         return events
 
-    @torch.inference_mode()
-    def _advance(self, work: Work, take: Take) -> Event | None:
-        request = work.request
-        try:
-            with take.clock:
-                event = next(work.events)
-        except CosyuiError as error:
-            failure = Failed(request.id, error.code, error.message, error.field, error.status)
-        except torch.OutOfMemoryError:
-            failure = Failed(request.id, "out_of_memory", self.memory_message())
-        except torch.AcceleratorError:
-            raise  # the CUDA context is lost: only a new process helps
-        except Exception:
-            log.exception("request failed", extra={"request_id": request.id})
-            message = "Something went wrong inside the engine; its log has the details under this request's id."
-            failure = Failed(request.id, "engine_fault", message)
+    def _take_in_renders(self, events: list[Event]) -> bool:
+        """Hand the sound that is done to those who wait for it, and start the next batch."""
+        waiting = {id(work.need): work for work in self.lanes if isinstance(work.need, Render)}
+        moved = False
+        for render, outcome in self.rendering.advance():
+            moved = True
+            work = waiting.get(id(render))
+            if work is None:
+                continue  # cancelled in the meantime
+            if isinstance(outcome, Exception):
+                self._fail(work, outcome, events)
+            else:
+                work.need, work.answer = None, outcome
+        return moved
+
+    def _is_answered(self, work: Work) -> bool:
+        """Whether ``work`` can go on; what it needs is put into its ``answer``."""
+        match work.need:
+            case Render():
+                return False
+            case NewTokens(stream):
+                if not stream.ready:
+                    return False
+                work.answer = stream.take()
+            case Decode() as need:
+                if not self.decoding.free:
+                    return False
+                try:
+                    work.answer = self.decoding.open(need.text_ids, need.prompt_speech, need.rule, need.seed)
+                except ValueError as error:
+                    work.answer = _too_long(error)
+            case Aside():
+                assert work.future is not None
+                if not work.future.done():
+                    return False
+                work.answer = work.future.exception() or work.future.result()
+                work.future = None
+        work.need = None
+        return True
+
+    def _resume(self, work: Work, events: list[Event]) -> None:
+        """Let a take go on until it waits for something, is put aside, or ends."""
+        if work.steps is None:
+            work.take = Take(work.request, self.studio)
+            work.steps = work.take.events()
+        take, steps = work.take, work.steps
+        assert take is not None
+        if work.aside_since is not None:
+            take.aside += time.perf_counter() - work.aside_since
+            work.aside_since = None
+        while work.need is None:
+            answer, work.answer = work.answer, None
+            try:
+                step = steps.throw(answer) if isinstance(answer, BaseException) else steps.send(answer)
+            except torch.AcceleratorError:
+                raise  # the CUDA context is lost: only a new process helps
+            except Exception as error:  # noqa: BLE001  (told to the one request that causes it)
+                self._fail(work, error, events)
+                return
+            if isinstance(step, Need):
+                self._begin(work, step)
+                continue
+            if step is not None:
+                events.append(step)
+            if isinstance(step, Finished):
+                self.finished += 1
+                self._drop(work)
+                return
+            if take.at_border:
+                self.lanes.border(work)
+                return
+            if not self.on_cuda:
+                return  # on a CPU a step must stay short
+
+    def _begin(self, work: Work, need: Need) -> None:
+        work.need = need
+        if isinstance(need, Render):
+            self.rendering.add(need)
+        elif isinstance(need, Aside):
+            work.future = self.threads.submit(torch.inference_mode()(need.work))
+
+    def _drop(self, work: Work) -> None:
+        """Take it out, with all that it holds."""
+        self.lanes.remove(work)
+        if isinstance(work.need, Render):
+            self.rendering.drop(work.need)
+        work.close()
+
+    def _fail(self, work: Work, error: Exception, events: list[Event]) -> None:
+        request_id = work.request.id
+        if isinstance(error, CosyuiError):
+            failure = Failed(request_id, error.code, error.message, error.field, error.status)
+        elif isinstance(error, torch.OutOfMemoryError):
+            failure = Failed(request_id, "out_of_memory", self.memory_message())
         else:
-            self.finished += isinstance(event, Finished)
-            return event
+            log.error("request failed", exc_info=error, extra={"request_id": request_id})
+            message = "Something went wrong inside the engine; its log has the details under this request's id."
+            failure = Failed(request_id, "engine_fault", message)
         self.failed += 1
-        return failure
+        events.append(failure)
+        self._drop(work)
+
+    def _wait(self) -> None:
+        """Nothing can go on: leave the core to others for a moment."""
+        futures = [work.future for work in self.lanes if work.future is not None]
+        if futures and not self.on_cuda:
+            wait(futures, timeout=LONGEST_WAIT, return_when=FIRST_COMPLETED)
+        else:
+            # What the GPU is at and the threads cannot be waited for together.
+            time.sleep(SHORT_WAIT)
 
     def stats(self) -> EngineStats:
         allocated = reserved = used = total = 0
@@ -145,9 +241,12 @@ class Engine:
         )
 
     def close(self) -> None:
+        for work in self.lanes:
+            work.close()
         self.lanes.clear()
+        self.threads.shutdown(cancel_futures=True)
         self.prompts.clear()
-        del self.model, self.frontend, self.prompts
+        del self.model, self.frontend, self.prompts, self.studio, self.decoding, self.rendering
         if self.on_cuda:
             torch.cuda.empty_cache()
 
@@ -159,18 +258,18 @@ class Engine:
             "Try a shorter text, or close other programs that use the GPU."
         )
 
-    def _facts(self, config: EngineConfig, folder: Path, seconds: float) -> EngineFacts:
-        model = self.model
-        parts = {"llm": model.llm, "flow": model.flow, "vocoder": model.vocoder}
-        return EngineFacts(
-            model=folder.name,
-            source=str(parse_source(config.model)),
-            device=torch.cuda.get_device_name(model.device) if self.on_cuda else "cpu",
-            precision=self.precision,
-            parameters={name: parameter_count(part) for name, part in parts.items()},
-            memory={name: weight_bytes(part) for name, part in parts.items()},
-            load_seconds=seconds,
-            demo_voice=model.config.demo_voice,
-            instruct_supported=model.config.instruct_supported,
-            languages=model.config.languages,
+    def _render_lanes(self, device: torch.device) -> list[RenderLane]:
+        plan, graphs = self.plan, self.on_cuda
+        vocoder = VocoderRunner(self.model.vocoder, max_frames=plan.vocoder_frames, graphs=graphs)
+        flow = FlowRunner(
+            self.model.flow, max_frames=plan.flow_frames, cache_bytes=plan.flow_cache_bytes, graphs=graphs
         )
+        lanes = [RenderLane(flow, vocoder, device, urgent=False)]
+        if plan.urgent_frames:
+            lanes.insert(0, RenderLane(flow.lane(plan.urgent_frames, graphs=graphs), vocoder, device, urgent=True))
+        return lanes
+
+
+def _too_long(error: ValueError) -> InputError:
+    message = f"The clip's transcript and this piece of text are too long together ({error}). Use a shorter clip."
+    return InputError("text_too_long", message, "text")

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from cosyui.errors import EngineError
 from cosyui.notice import Notice
@@ -138,11 +138,11 @@ class TokenWatch:
         return f"{seen}; perhaps the words of the clip were spoken too" if self.band.looks_leaked(seconds) else seen
 
 
-def check_wave(wave: Tensor) -> None:
+def check_wave(wave: NDArray[np.float32]) -> None:
     """Raises BadOutputError unless ``wave`` (S,) is finite and not empty."""
     if not len(wave):
         raise bad("the model stopped before it said anything")
-    if not bool(torch.isfinite(wave).all()):
+    if not np.isfinite(wave).all():
         raise bad("the sound was not finite")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import OrderedDict
 
 import torch
@@ -30,22 +32,33 @@ def prompt_features(model: CosyVoice3, wave_16k: Tensor, wave_24k: Tensor) -> Pr
 
 
 class PromptCache:
-    """Least recently used prompt features by content hash, at most ``limit`` bytes."""
+    """Least recently used prompt features by content hash, at most ``limit`` bytes. May be called from any thread."""
 
     def __init__(self, model: CosyVoice3, limit: int) -> None:
         self.model = model
         self.limit = limit
         self.entries: OrderedDict[str, PromptFeatures] = OrderedDict()
         self.nbytes = 0
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.entries)
 
+    def known(self, clip: PromptClip) -> PromptFeatures | None:
+        """Features of ``clip`` if its sound was seen before; never waits for another clip's computation."""
+        features = self.entries.get(clip.key)
+        if features is not None:
+            with contextlib.suppress(KeyError):  # dropped by another thread a moment ago
+                self.entries.move_to_end(clip.key)
+        return features
+
     def __call__(self, clip: PromptClip) -> PromptFeatures:
         """Features of ``clip``, from the cache when its sound was seen before."""
-        if clip.key in self.entries:
-            self.entries.move_to_end(clip.key)
-            return self.entries[clip.key]
+        with self._lock:  # two requests with one clip compute it once
+            features = self.known(clip)
+            return self._compute(clip) if features is None else features
+
+    def _compute(self, clip: PromptClip) -> PromptFeatures:
         wave = torch.from_numpy(clip.samples)[None]
         wave_16k = resample(wave, clip.sample_rate, ENCODER_RATE)[0]
         wave_24k = resample(wave, clip.sample_rate, self.model.config.sample_rate)[0]

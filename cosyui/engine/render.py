@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cosyui.model.config import FlowConfig
 from cosyui.model.flow import Flow
 from cosyui.model.vocoder import CausalHiFT
 
@@ -62,9 +63,34 @@ def stretch(mel: Tensor, speed: float) -> Tensor:
     return F.interpolate(mel, size=max(1, int(mel.shape[2] / speed)), mode="linear")
 
 
-def first_chunk_tokens(prompt_tokens: int, hop: int) -> int:
-    """Tokens of the first chunk: so many that prompt and chunk end on a block boundary together."""
-    return hop + -prompt_tokens % hop
+class ChunkSchedule:
+    """Where the chunks of a stream end, counted in its generated tokens.
+
+    The first chunk is so long that prompt and chunk end on a block boundary together; the following ones double from
+    ``hop`` tokens up to ``LONGEST_HOP`` blocks. Each needs ``lookahead`` tokens behind its end.
+    """
+
+    def __init__(self, prompt_tokens: int, block: int, lookahead: int, hop: int | None = None) -> None:
+        self.lookahead = lookahead
+        self.hop = hop or block
+        self.max_hop = LONGEST_HOP * block
+        self.offset = 0
+        self.step = self.hop + -prompt_tokens % self.hop
+
+    @classmethod
+    def of(cls, config: FlowConfig, prompt_tokens: int, hop: int | None = None) -> ChunkSchedule:
+        return cls(prompt_tokens, config.chunk_frames // config.token_mel_ratio, config.pre_lookahead_len, hop)
+
+    def due(self, tokens: int) -> int | None:
+        """The end of the next chunk if so many tokens are enough for it."""
+        end = self.offset + self.step
+        return end if tokens >= end + self.lookahead else None
+
+    def advance(self) -> None:
+        """The chunk that was due is done."""
+        self.offset += self.step
+        self.hop = min(self.max_hop, 2 * self.hop)
+        self.step = self.hop
 
 
 @dataclass
@@ -117,15 +143,9 @@ class ChunkStream:
 
     def __init__(self, renderer: Renderer, *, hop: int | None = None, upstream_tail: bool = False) -> None:
         self.renderer = renderer
-        config = renderer.flow.config
-        block = config.chunk_frames // config.token_mel_ratio
-        self.hop = hop or block
-        self.max_hop = LONGEST_HOP * block
+        self.schedule = ChunkSchedule.of(renderer.flow.config, renderer.prompt_tokens, hop)
         self.upstream_tail = upstream_tail
-        self.lookahead = config.pre_lookahead_len
-        self.step = first_chunk_tokens(renderer.prompt_tokens, self.hop)
         self.tokens: list[int] = []
-        self.offset = 0
         self.mel: Tensor | None = None
         self.sent = 0
 
@@ -133,13 +153,10 @@ class ChunkStream:
         """Add tokens; returns the waves (S,) of the chunks that became complete."""
         self.tokens += tokens
         chunks = []
-        while len(self.tokens) >= self.offset + self.step + self.lookahead:
-            end = self.offset + self.step
-            mel = self.renderer.mel(self.tokens[: end + self.lookahead], streaming=True, finalize=False)
+        while (end := self.schedule.due(len(self.tokens))) is not None:
+            mel = self.renderer.mel(self.tokens[: end + self.schedule.lookahead], streaming=True, finalize=False)
             chunks.append(self._emit(mel, finalize=False))
-            self.offset = end
-            self.hop = min(self.max_hop, 2 * self.hop)
-            self.step = self.hop
+            self.schedule.advance()
         return chunks
 
     def finish(self) -> Tensor:
@@ -148,7 +165,7 @@ class ChunkStream:
         return self._emit(mel, finalize=True)
 
     def _emit(self, mel: Tensor, *, finalize: bool) -> Tensor:
-        fresh = mel[:, :, self.offset * self.renderer.flow.config.token_mel_ratio :]
+        fresh = mel[:, :, self.schedule.offset * self.renderer.flow.config.token_mel_ratio :]
         self.mel = fresh if self.mel is None else torch.cat([self.mel, fresh], dim=2)
         wave = self.renderer.wave(self.mel, finalize=finalize)[self.sent :]
         self.sent += len(wave)

@@ -149,7 +149,10 @@ Event = Started | Progress | AudioChunk | Finished | Failed | Cancelled
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What was loaded: shown in the ops panel and in the preload report. Sizes in bytes, times in seconds."""
+    """What was loaded: shown in the ops panel and in the preload report. Sizes in bytes, times in seconds.
+
+    ``places``: how many requests are worked on at once.
+    """
 
     model: str
     source: str
@@ -158,6 +161,7 @@ class EngineFacts:
     parameters: dict[str, int]
     memory: dict[str, int]
     load_seconds: float
+    places: int = 1
     demo_voice: bool = False
     instruct_supported: bool = True
     languages: tuple[str, ...] = ("zh", "en")

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from cosyui.engine.decode import LengthRule, Sampler, SilenceFilter, decode, input_rows
-from cosyui.engine.gate import LONGEST_HOLE, LengthBand, TokenWatch, check_spoken, check_wave, doubt, endless
-from cosyui.engine.render import ChunkStream, Renderer
-from cosyui.model.cosyvoice3 import CosyVoice3
+from cosyui.engine.decode import LengthRule, SilenceFilter
+from cosyui.engine.gate import LONGEST_HOLE, LengthBand, TokenWatch, bad, check_spoken, check_wave, doubt, endless
+from cosyui.engine.needs import Decode, Need, NewTokens, Render
+from cosyui.engine.render_queue import Rendered
+from cosyui.engine.slots import Decoded
+from cosyui.engine.token_stream import TokenStream
+from cosyui.engine.voice import Voice
+from cosyui.model.config import ModelConfig
 from cosyui.notice import Notice
 from cosyui.speech.prompt_format import SegmentInput
 from cosyui.speech.sound.joints import SegmentSound
 
 Samples = NDArray[np.float32]
+Run = Generator[Need | Samples, Any, None]
+Deadline = Callable[[], float]
+"""When the listener of a stream runs dry, on `time.perf_counter`'s clock."""
 NOTHING = np.zeros(0, np.float32)
 SHORTEST_SECONDS = 0.4
 """No text is spoken in less: of a single word the model would now and then say nothing at all."""
@@ -34,20 +41,18 @@ class Part:
     band: LengthBand
 
 
-class WholeSegment:
-    """The interface of `ChunkStream` for a segment that is rendered in one piece, when all its tokens are there."""
+@dataclass
+class StageSeconds:
+    """Seconds from the first to the last token, and of the batches that made its sound."""
 
-    def __init__(self, renderer: Renderer, speed: float) -> None:
-        self.renderer = renderer
-        self.speed = speed
-        self.tokens: list[int] = []
+    llm: float = 0.0
+    flow: float = 0.0
+    vocoder: float = 0.0
 
-    def push(self, tokens: Sequence[int]) -> list[Tensor]:
-        self.tokens += tokens
-        return []
-
-    def finish(self) -> Tensor:
-        return self.renderer.whole(self.tokens, self.speed)
+    def add(self, other: StageSeconds) -> None:
+        self.llm += other.llm
+        self.flow += other.flow
+        self.vocoder += other.vocoder
 
 
 class Attempt:
@@ -56,24 +61,14 @@ class Attempt:
     ``doubt``: the remark to be made if this try is delivered; ``delivered``: `run` has given some of it away.
     """
 
-    def __init__(
-        self,
-        part: Part,
-        model: CosyVoice3,
-        renderer: Renderer,
-        sound: SegmentSound,
-        seed: int,
-        speed: float,
-        stream: bool,
-    ) -> None:
+    def __init__(self, part: Part, config: ModelConfig, voice: Voice, sound: SegmentSound, seed: int) -> None:
         self.part = part
-        self.model = model
-        self.renderer = renderer
+        self.config = config
+        self.voice = voice
         self.sound = sound
-        self.speed = speed
-        self.voice = ChunkStream(renderer) if stream else WholeSegment(renderer, speed)
-        self.sampler = Sampler(model.llm.config.sampling, seed)
-        self.watch = TokenWatch(part.band, model.config.token_frame_rate, model.config.silent_tokens)
+        self.seed = seed
+        self.watch = TokenWatch(part.band, config.token_frame_rate, config.silent_tokens)
+        self.seconds = StageSeconds()
         self.delivered = False
         self.rest = NOTHING
         self.doubt: Notice | None = None
@@ -85,63 +80,86 @@ class Attempt:
     @property
     def decoded_seconds(self) -> float:
         """Of speech, at the speed that is asked for."""
-        return self.watch.count / self.watch.rate / self.speed
+        return self.watch.count / self.watch.rate / self.voice.speed
 
     @property
     def spoken_seconds(self) -> float:
         """From the first to the last sound, at the model's own speed."""
-        return self.sound.spoken_seconds * self.speed
+        return self.sound.spoken_seconds * self.voice.speed
 
     @property
     def oddness(self) -> float:
         """How far its length is from the expected one, longer or shorter."""
         return abs(math.log(max(self.spoken_seconds, 0.01) / self.part.band.expected))
 
-    def run(self) -> Iterator[Samples]:
-        """Yield after each decode step what can go out, mostly nothing. Raises BadOutputError."""
-        rule = LengthRule.of(self.model.llm.config, self.part.segment.spoken_ids)
-        rule = rule.at_least(math.ceil(SHORTEST_SECONDS * self.watch.rate))
-        kept = SilenceFilter(self.model.config.silent_tokens)
-        for token in self._decode(rule):
-            self.watch(token)
-            out = [self._sound(wave) for wave in self.voice.push([token] if kept(token) else [])]
-            self._listen()
-            fresh = np.concatenate([NOTHING, *out])
-            self.delivered = self.delivered or len(fresh) > 0
-            yield fresh
-        if not self.tokens:
-            check_wave(torch.empty(0))
-        self.rest = self._sound(self.voice.finish())
+    def run(self, prompt_speech: Sequence[int], deadline: Deadline, *, long: bool) -> Run:
+        """Yield needs, and after new tokens or a chunk what can go out, mostly nothing. Raises BadOutputError.
+
+        ``prompt_speech``: the prompt's speech tokens, for the language model; ``deadline`` tells when the listener of a
+        stream runs dry.
+        """
+        try:
+            rule = self._rule(len(prompt_speech))
+            yield from self._speak(prompt_speech, rule, deadline, long)
+        finally:
+            self.voice.close()
         check_spoken(self.sound.edges.peak, self.spoken_seconds)
-        at_limit = self.watch.count >= rule.maximum
         self.doubt = doubt(
             self.part.number,
             self.part.band,
             self.spoken_seconds,
-            self.sound.hole_seconds * self.speed,
-            at_limit=at_limit,
+            self.sound.hole_seconds * self.voice.speed,
+            at_limit=self.watch.count >= rule.maximum,
         )
 
     def finish(self) -> Samples:
         """The last of the segment; this try is the one that counts."""
         return np.concatenate([self.rest, self.sound.finish()])
 
-    def _decode(self, rule: LengthRule) -> Iterator[int]:
-        """Speech tokens, their time on the clock."""
-        llm, prompt, segment = self.model.llm, self.renderer.prompt, self.part.segment
-        speech = prompt.speech_tokens.tolist() if segment.uses_prompt_speech else []
-        rows = input_rows(llm, (*segment.prompt_text_ids, *segment.text_ids), speech)
-        steps = decode(llm, rows, rule, self.sampler)
-        while True:
-            with self.renderer.clock.stage("llm"):
-                token = next(steps, None)
-            if token is None:
-                return
-            yield token
+    def _rule(self, prompt_speech: int) -> LengthRule:
+        """How many tokens there may be; no more than the gate would let pass."""
+        rule = LengthRule.of(self.config.llm, self.part.segment.spoken_ids)
+        if math.isfinite(self.part.band.longest):
+            bound = math.floor(self.part.band.longest * self.watch.rate) + 1
+            rule = LengthRule(min(rule.minimum, bound), min(rule.maximum, bound))
+        return rule.at_least(math.ceil(SHORTEST_SECONDS * self.watch.rate))
 
-    def _sound(self, wave: Tensor) -> Samples:
-        check_wave(wave)
-        return self.sound.push(wave.cpu().numpy())
+    def _speak(self, prompt_speech: Sequence[int], rule: LengthRule, deadline: Deadline, long: bool) -> Run:
+        segment, kept = self.part.segment, SilenceFilter(self.config.silent_tokens)
+        text_ids = [*segment.prompt_text_ids, *segment.text_ids]
+        stream: TokenStream = yield Decode(text_ids, prompt_speech, rule, self.seed)
+        began = time.perf_counter()
+        try:
+            while not (stream.ended and not stream.ready):
+                decoded: Decoded = yield NewTokens(stream)
+                if decoded.bad:
+                    raise bad("the numbers of the language model were not finite")
+                for token in decoded.tokens:
+                    self.watch(token)
+                    if kept(token):
+                        self.voice.tokens.append(token)
+                self.seconds.llm = time.perf_counter() - began
+                if decoded.ended:
+                    break
+                yield NOTHING
+                while (end := self.voice.due()) is not None:
+                    yield (yield from self._render(end, deadline, long, final=False))
+                    self._listen()
+        finally:
+            stream.close()
+        if not self.tokens:
+            check_wave(NOTHING)
+        self.rest = yield from self._render(self.tokens, deadline, long, final=True)
+
+    def _render(self, end: int, deadline: Deadline, long: bool, *, final: bool) -> Generator[Render, Rendered, Samples]:
+        due = deadline() if self.voice.streams else None
+        rendered = yield Render(self.voice, end, final, due, long)
+        self.seconds.flow += rendered.flow_seconds
+        self.seconds.vocoder += rendered.vocoder_seconds
+        check_wave(rendered.samples)
+        fresh = self.sound.push(rendered.samples)
+        self.delivered = self.delivered or (len(fresh) > 0 and not final)
+        return fresh
 
     def _listen(self) -> None:
         """Raises BadOutputError when the chunks so far end in a long silence that comes too soon."""

@@ -194,7 +194,7 @@ class FakeEngine:
         if self._dropped:
             events, self._dropped = self._dropped, []
             return events
-        take = self._lanes.current()
+        take = next(iter(self._lanes.running()), None)
         if take is None:
             return []
         began = time.monotonic()
@@ -206,7 +206,7 @@ class FakeEngine:
             events = [Started(take.request.id, max(1, take.segments))]
         take.seconds += time.monotonic() - began
         if take.at_border and self._lanes.find(take.request.id) is take:
-            self._lanes.border()
+            self._lanes.border(take)
         return events
 
     def stats(self) -> EngineStats:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import numpy as np
 import pytest
 import torch
 
-from cosyui.engine import segment as segment_module
 from cosyui.engine import take as take_module
 from cosyui.engine.engine import Engine
 from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Mode, Progress, PromptClip, Started
+from cosyui.engine.slots import Decoded
+from cosyui.engine.vocoder_runner import VocoderPiece
 from tests.engine.conftest import finish, request_of
 
 
@@ -27,10 +28,15 @@ def chunks(events: list[Event]) -> list[AudioChunk]:
     return [event for event in events if isinstance(event, AudioChunk)]
 
 
+def set_config(engine: Engine, monkeypatch: pytest.MonkeyPatch, **changes: bool) -> None:
+    config = replace(engine.studio.config, **changes)
+    monkeypatch.setattr(engine, "studio", replace(engine.studio, config=config))
+
+
 @pytest.fixture
 def judged(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The gate looks at the length, as with a model that speaks."""
-    monkeypatch.setattr(engine.model, "config", replace(engine.model.config, untrained=False))
+    set_config(engine, monkeypatch, untrained=False)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -127,7 +133,7 @@ def test_a_cancelled_take_frees_what_it_held(engine: Engine, clip: PromptClip) -
     engine.submit(request_of(clip))
     while not engine.prompts.entries:
         engine.step()
-    work = engine.lanes.current()
+    work = engine.lanes.find("one")
     assert work is not None
     assert work.take is not None
     held = weakref.ref(work.take)
@@ -172,13 +178,13 @@ def test_a_wrong_request_fails_alone(
 def test_bad_sound_is_tried_once_more_and_never_delivered(
     engine: Engine, clip: PromptClip, fault: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vocoder, tries = engine.model.vocoder, []
+    vocoder, tries = engine.studio.vocoder, []
 
-    def spoiled(mel: torch.Tensor, **_: object) -> tuple[torch.Tensor, torch.Tensor]:
-        tries.append(mel)
-        return torch.full((1, 480 * mel.shape[2]), fault), torch.tensor([480 * mel.shape[2]])
+    def spoiled(pieces: list[VocoderPiece]) -> list[torch.Tensor]:
+        tries.extend(pieces)
+        return [torch.full((480 * piece.mel.shape[1],), fault) for piece in pieces]
 
-    monkeypatch.setattr(vocoder, "forward", spoiled)
+    monkeypatch.setattr(vocoder, "run", spoiled)
     events = finish(engine, request_of(clip))
     assert len(tries) == take_module.MAX_TRIES
     assert isinstance(events[-1], Failed)
@@ -189,14 +195,14 @@ def test_bad_sound_is_tried_once_more_and_never_delivered(
 
 
 def test_one_bad_try_is_mended(engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch) -> None:
-    vocoder, good = engine.model.vocoder, engine.model.vocoder.forward
+    vocoder, good = engine.studio.vocoder, engine.studio.vocoder.run
     faults = iter([True])
 
-    def spoiled_once(mel: torch.Tensor, **options: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        wave, count = good(mel, **options)
-        return (wave * float("nan") if next(faults, False) else wave), count
+    def spoiled_once(pieces: list[VocoderPiece]) -> list[torch.Tensor]:
+        waves = good(pieces)
+        return [wave * float("nan") for wave in waves] if next(faults, False) else waves
 
-    monkeypatch.setattr(vocoder, "forward", spoiled_once)
+    monkeypatch.setattr(vocoder, "run", spoiled_once)
     events = finish(engine, request_of(clip))
     assert isinstance(events[-1], Finished)
     assert events[-1].stats.retries == 1
@@ -211,7 +217,7 @@ def test_a_fault_inside_ends_one_request_only(
     def broken(*_: object, **__: object) -> None:
         raise fault
 
-    monkeypatch.setattr(engine.model.flow, "forward", broken)
+    monkeypatch.setattr(engine.studio.flow, "run", broken)
     monkeypatch.setattr(engine, "memory_message", lambda: "The GPU is out of memory.")
     events = finish(engine, request_of(clip, "first"))
     assert isinstance(events[-1], Failed)
@@ -245,23 +251,38 @@ def test_facts_say_what_was_loaded(engine: Engine) -> None:
 def test_a_model_that_follows_no_instructions_says_so(
     engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(engine.model.config, instruct_supported=False)
-    monkeypatch.setattr(engine.model, "config", config)
+    set_config(engine, monkeypatch, instruct_supported=False)
     done = [finish(engine, request_of(clip, mode=mode))[-1] for mode in (Mode.INSTRUCT, Mode.CROSS_LINGUAL)]
     told = [isinstance(e, Finished) and any("instructions" in str(text) for text in e.stats.warnings) for e in done]
     assert told == [True, False]
 
 
-def scripted(tokens: list[int], tries: list[int]) -> Callable[..., Iterator[int]]:
-    """A stand-in for `decode` that gives these tokens each time; ``tries`` gets how many were taken."""
+class ScriptedDecoder:
+    """Stands in for a `SlotDecoder`: segment after segment gets the next of ``scripts``, one token a step."""
 
-    def decode(*_: object) -> Iterator[int]:
-        tries.append(0)
-        for token in tokens:
-            tries[-1] += 1
-            yield token
+    free = 1
 
-    return decode
+    def __init__(self, scripts: Iterable[Sequence[int]]) -> None:
+        self.scripts = iter(scripts)
+        self.left: Iterator[int] | None = None
+        self.taken: list[int] = []
+
+    def join(self, *_: object) -> int:
+        self.left = iter(next(self.scripts))
+        self.taken.append(0)
+        return 0
+
+    def leave(self, slot: int) -> None:
+        self.left = None
+
+    def launch(self) -> bool:
+        return self.left is not None
+
+    def poll(self, wait: bool) -> dict[int, Decoded]:
+        assert self.left is not None
+        token = next(self.left, None)
+        self.taken[-1] += token is not None
+        return {0: Decoded([], True, False) if token is None else Decoded([token], False, False)}
 
 
 @pytest.mark.usefixtures("judged")
@@ -275,13 +296,13 @@ def test_endless_speech_is_stopped_at_once_tried_again_and_refused(
     engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch, stream: bool, tokens: list[int], at_most: int
 ) -> None:
     size = engine.model.config.llm.speech_token_size
-    tries: list[int] = []
-    monkeypatch.setattr(segment_module, "decode", scripted([token % size for token in tokens], tries))
+    decoder = ScriptedDecoder(repeat([token % size for token in tokens]))
+    monkeypatch.setattr(engine.decoding, "decoder", decoder)
     events = finish(engine, request_of(clip, stream=stream))
     assert isinstance(events[-1], Failed)
     assert events[-1].code == "output_endless"
-    assert len(tries) == (1 if chunks(events) else take_module.MAX_TRIES)
-    assert max(tries) <= at_most
+    assert len(decoder.taken) == (1 if chunks(events) else take_module.MAX_TRIES)
+    assert max(decoder.taken) <= at_most
     monkeypatch.undo()
     assert isinstance(finish(engine, request_of(clip))[-1], Finished)
 
@@ -292,8 +313,7 @@ def test_of_two_doubtful_tries_the_less_odd_is_delivered_with_a_remark(
     engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
     """Half a second and then a second where three are expected."""
-    lengths = iter([12, 24])
-    monkeypatch.setattr(segment_module, "decode", lambda *_: iter(range(100, 100 + next(lengths))))
+    monkeypatch.setattr(engine.decoding, "decoder", ScriptedDecoder([range(100, 112), range(100, 124)]))
     text = "Yes, my friend, I think so too, after all."
     events = finish(engine, request_of(clip, text=text, stream=stream))
     assert isinstance(events[-1], Finished)

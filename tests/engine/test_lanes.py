@@ -33,7 +33,7 @@ def run(lanes: Lanes[Work], arrivals: dict[int, list[Work]]) -> dict[int, str]:
     for turn in range(10_000):
         for one in arrivals.get(turn, []):
             lanes.add(one)
-        current = lanes.current()
+        current = next(iter(lanes.running()), None)
         if current is None:
             if turn > max(arrivals, default=0):
                 return order
@@ -41,7 +41,7 @@ def run(lanes: Lanes[Work], arrivals: dict[int, list[Work]]) -> dict[int, str]:
         order[turn] = current.request.id
         current.left -= 1
         if current.left:
-            lanes.border()
+            lanes.border(current)
         else:
             lanes.remove(current)
     raise AssertionError("it does not end")
@@ -90,12 +90,29 @@ def test_removed_work_is_gone_and_the_rest_goes_on() -> None:
     lanes: Lanes[Work] = Lanes()
     story, take = work("L", 3, long=True), work("s", 1, long=False)
     lanes.add(story)
-    assert lanes.current() is story
+    assert lanes.running() == [story]
     lanes.add(take)
-    assert lanes.current() is story, "a segment is not interrupted"
+    assert lanes.running() == [story], "a segment is not interrupted"
     lanes.remove(story)
     assert lanes.find("L") is None
-    assert lanes.current() is take
+    assert lanes.running() == [take]
     lanes.remove(take)
     assert len(lanes) == 0
-    assert lanes.current() is None
+    assert lanes.running() == []
+
+
+def test_a_long_job_gives_its_place_up_only_when_all_places_are_taken() -> None:
+    lanes: Lanes[Work] = Lanes(width=2)
+    story, first, second = work("L", 3, long=True), work("a", 1, long=False), work("b", 1, long=False)
+    lanes.add(story)
+    lanes.add(first)
+    assert lanes.running() == [first, story]
+    lanes.border(story)
+    assert lanes.running() == [first, story], "nobody waits"
+    lanes.add(second)
+    lanes.border(first)
+    assert lanes.running() == [first, story], "a short take is done in one go, and the job is in a segment"
+    lanes.border(story)
+    assert lanes.running() == [first, second]
+    lanes.remove(first)
+    assert lanes.running() == [second, story]

@@ -1,0 +1,101 @@
+"""What the engine may take of the device's memory, shared out before anything is allocated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psutil
+import torch
+
+from cosyui.engine.slots import SlotDecoder
+from cosyui.engine.vocoder_runner import nbytes as vocoder_bytes
+from cosyui.errors import SetupError
+from cosyui.model.cosyvoice3 import CosyVoice3
+from cosyui.model.flow import MAX_FRAMES
+
+MIB = 1 << 20
+DEFAULT_SHARE = 0.8
+"""Of the card, when no budget is given."""
+OVERHEAD = 256 * MIB
+"""Workspaces of the libraries, CUDA graphs, and what the allocator cannot use for its rounding."""
+SLOT_POSITIONS = 2560
+"""Of one KV slot: 30 s of prompt with its transcript (about 1,000), and a segment of a minute."""
+CPU_SLOT_POSITIONS = 4096
+LONGEST_PIECE = 4096
+"""Mel frames of the longest segment with its prompt: 80 s. A batch holds at least that."""
+MOST_SLOTS, MOST_FLOW_FRAMES, MOST_VOCODER_FRAMES = 64, 24_576, 2048
+"""More of them brings no more speed."""
+SHARES = {"kv": 0.25, "flow": 0.2, "vocoder": 0.15}
+"""Of what the weights leave; kept keys and values of streams have the rest."""
+CPU_CACHE_BYTES = 1024 * MIB
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes by part, and what they buy. ``budget`` is 0 on a CPU, where nothing is promised.
+
+    ``slots``: segments decoded at once, of ``slot_positions`` each; ``flow_frames``, ``vocoder_frames``: mel frames in
+    one batch; ``urgent_frames``: in one that listeners wait for, on a lane of its own, 0 without one.
+    """
+
+    budget: int
+    parts: dict[str, int]
+    slots: int
+    slot_positions: int
+    flow_frames: int
+    urgent_frames: int
+    vocoder_frames: int
+    flow_cache_bytes: int
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {size / MIB:.0f}" for name, size in self.parts.items())
+        return f"memory plan: {self.budget / MIB:.0f} MiB ({parts}), {self.slots} slots, {self.flow_frames} frames"
+
+
+def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
+    """Share ``budget`` bytes (0: four fifths of the card) out; the allocator is held to it.
+
+    Raises SetupError when not even one segment fits beside the weights.
+    """
+    if model.device.type != "cuda":
+        cache = min(CPU_CACHE_BYTES, psutil.virtual_memory().available // 4)
+        return MemoryPlan(0, {}, 1, CPU_SLOT_POSITIONS, MAX_FRAMES, 0, MAX_FRAMES, cache)
+    total = torch.cuda.get_device_properties(model.device).total_memory
+    budget = min(budget or int(DEFAULT_SHARE * total), total)
+    torch.cuda.set_per_process_memory_fraction(budget / total, model.device)
+    weights = torch.cuda.memory_allocated(model.device)
+    left = budget - weights - OVERHEAD
+    slot = SlotDecoder.nbytes(model.config.llm, 1, SLOT_POSITIONS, model.llm.dtype)
+    flow_frame = flow_frame_bytes(model)
+    vocoder_frame = vocoder_bytes(model.config.vocoder, 1, model.vocoder.conv_post.weight.dtype)
+    slots = _fit(SHARES["kv"] * left, slot, 1, MOST_SLOTS)
+    flow = _fit(SHARES["flow"] * left, flow_frame, LONGEST_PIECE, MOST_FLOW_FRAMES)
+    urgent = LONGEST_PIECE if flow == MOST_FLOW_FRAMES else 0
+    vocoder = _fit(SHARES["vocoder"] * left, vocoder_frame, MOST_VOCODER_FRAMES // 4, MOST_VOCODER_FRAMES)
+    parts = {
+        "weights": weights,
+        "overhead": OVERHEAD,
+        "kv slots": (slots + 1) * slot,
+        "flow batches": (flow + urgent) * flow_frame,
+        "vocoder batch": vocoder * vocoder_frame,
+    }
+    cache = budget - sum(parts.values())
+    if cache < 0:
+        message = (
+            f"{budget / MIB:.0f} MiB of GPU memory are too few: this model needs {(budget - cache) / MIB:.0f} MiB. "
+            "Give it more with COSYUI_VRAM_BUDGET, or choose a smaller precision."
+        )
+        raise SetupError("out_of_memory", message)
+    parts["kept streams"] = cache
+    return MemoryPlan(budget, parts, slots, SLOT_POSITIONS, flow, urgent, vocoder, cache)
+
+
+def flow_frame_bytes(model: CosyVoice3) -> int:
+    """Activations of one mel frame in the flow's solver, both rows of the guidance."""
+    config, wide = model.config.flow, model.flow.estimator.proj_out.weight.element_size()
+    inner = config.heads * config.dim_head
+    return 2 * (config.dim * (4 + 3 * wide) + wide * (4 * inner + config.ff_mult * config.dim) + 6 * 4 * config.mel_dim)
+
+
+def _fit(share: float, each: int, least: int, most: int) -> int:
+    return max(least, min(most, int(share) // each))
