@@ -28,9 +28,40 @@ def _valid(valid_ptr, row, per_frame, tail):
 
 
 @triton.jit
+def _near_sine(x):
+    """Sine of -pi/2 to pi/2 to 6e-8, by its series."""
+    y = x * x
+    tail = 2.7557319e-6 + y * -2.5052108e-8
+    return x * (1.0 + y * (-1.6666667e-1 + y * (8.3333333e-3 + y * (-1.9841270e-4 + y * tail))))
+
+
+@triton.jit
+def _near_cosine(x):
+    """Cosine of -1 to 1 to 3e-9."""
+    y = x * x
+    return 1.0 + y * (-0.5 + y * (4.1666667e-2 + y * (-1.3888889e-3 + y * (2.4801587e-5 + y * -2.7557319e-7))))
+
+
+@triton.jit
+def _reduced(x):
+    """x less the next multiple of pi, and that multiple. Exact to 1e-7 up to thousands, which nothing here exceeds:
+    the library's sine is exact for all, at ten times the instructions and compile time."""
+    turns = tl.floor(x * 0.31830988618 + 0.5)
+    return ((x - turns * 3.140625) - turns * 9.67502593994140625e-4) - turns * 1.509957990978376e-7, turns
+
+
+@triton.jit
+def _sine(x):
+    near, turns = _reduced(x)
+    sign = 1.0 - 2.0 * (turns - 2.0 * tl.floor(turns * 0.5))
+    return sign * _near_sine(near)
+
+
+@triton.jit
 def _snake(x, alpha):
-    wave = tl.sin(x * alpha)
-    return x + wave * wave / (alpha + 1e-9)
+    near, turns = _reduced(x * alpha)
+    wave = _near_sine(near)
+    return x + tl.minimum(wave * wave, 1.0) / (alpha + 1e-9)
 
 
 @triton.jit
@@ -214,13 +245,13 @@ def istft_kernel(
         tap = sample - row * HOP + N_FFT // 2
         heard = inside & (row >= low) & (row <= high)
         weight += tl.load(weight_ptr + tap, mask=heard, other=0.0)
-        for level in tl.static_range(BINS):
+        for level in range(BINS):
             log = tl.load(x_ptr + row * width + level, mask=heard, other=0.0)
-            angle = tl.sin(tl.load(x_ptr + row * width + BINS + level, mask=heard, other=0.0))
+            angle = _sine(tl.load(x_ptr + row * width + BINS + level, mask=heard, other=0.0))
             size = tl.minimum(tl.exp(log), top, propagate_nan=tl.PropagateNan.ALL)
             real = tl.load(basis_ptr + tap * 2 * BINS + level, mask=heard, other=0.0)
             imag = tl.load(basis_ptr + tap * 2 * BINS + BINS + level, mask=heard, other=0.0)
-            acc += tl.where(heard, size * (real * tl.cos(angle) + imag * tl.sin(angle)), 0.0)
+            acc += tl.where(heard, size * (real * _near_cosine(angle) + imag * _near_sine(angle)), 0.0)
     value = acc / tl.maximum(weight, 1e-11)
     value = tl.minimum(value, limit, propagate_nan=tl.PropagateNan.ALL)
     value = tl.maximum(value, -limit, propagate_nan=tl.PropagateNan.ALL)
