@@ -129,6 +129,13 @@ class FlowRunner:
         span = self._span(piece)
         return max(0, span.stop - span.start)
 
+    def warm(self, frames: int) -> None:
+        """Makes ready for packs of ``frames`` frames, so that the first of them need not; without a GPU nothing."""
+        if self.static is not None:
+            if self._done is not None:
+                torch.cuda.current_stream(self.packed.device).wait_event(self._done)
+            self.static.warm(frames)
+
     @torch.inference_mode()
     def run(self, pieces: Sequence[FlowPiece]) -> list[Tensor]:
         """Mel (mel_dim, new frames) float32 on the device of each piece, without the prompt's.

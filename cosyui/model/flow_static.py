@@ -24,14 +24,16 @@ from cosyui.model.kernels import flow as kernels
 PAGES = 4096
 """Entries of the page table of a batch."""
 
+_FLOAT32_TILE = 32
+
 _TOKEN_SLACK = 8
 """Rows of the packed tokens that a piece may need besides a token for each pair of frames."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Launch parameters. ``small``: up to this many frames tiles have 64 rows, from there on 128; ``unroll``: Euler
-    steps in one graph."""
+    """Launch parameters in half precision. ``small``: up to this many frames tiles have 64 rows, from there on 128;
+    ``unroll``: Euler steps in one graph. Float32 has tiles of `_FLOAT32_TILE`, whose products fit in registers."""
 
     small: int = 640
     block_n: int = 64
@@ -156,6 +158,8 @@ class StaticFlow:
         frames = round_up(frames)
         most = max(8, frames // 32)
         block_m = 64 if frames <= self.tuning.small else 128
+        if self.packed.dtype == torch.float32:
+            block_m = _FLOAT32_TILE
         tokens = -(-frames // self.packed.config.token_mel_ratio) + _TOKEN_SLACK * most
         size = Size(frames, tokens, most, frames // block_m + most, block_m)
         return size if pieces <= most else self.size_of(32 * pieces, pieces)
@@ -174,8 +178,8 @@ class StaticFlow:
             meta = meta.pin_memory()
         graphs = self._captured(size) if self.graphs else None
         buffers.meta[: size.ints].copy_(meta, non_blocking=True)
-        buffers.known[: size.frames] = packed.known_mel(parts, size.frames)
-        buffers.speakers[: len(parts)] = torch.stack([part.speaker for part in parts])
+        packed.known_mel(parts, buffers.known[: size.frames])
+        torch.stack([part.speaker for part in parts], out=buffers.speakers[: len(parts)])
         if graphs is None:
             self._start(size)
             for _ in packed.dts:
@@ -272,6 +276,7 @@ class StaticFlow:
         """One Euler step; which one the buffer ``step`` says."""
         packed, buffers, config, meta = self.packed, self.buffers, self.packed.config, self._meta(size)
         tuning, table, step, store = self.tuning, packed.table, buffers.step, self.store
+        block_n = min(tuning.block_n, _FLOAT32_TILE) if packed.dtype == torch.float32 else tuning.block_n
         kv, tails = (None, None) if store is None else store
         rows, inner, page = 2 * size.frames, config.heads * config.dim_head, config.chunk_frames
         h, added = buffers.h[:rows], buffers.added[:rows]
@@ -300,7 +305,7 @@ class StaticFlow:
             kernels.turn(qkv, packed.cos, packed.sin, meta.position, meta.keep, kv, step, layer, page)
             kernels.attend(
                 qkv, mixed, kv, meta.tiles, meta.pages, step, layer, config.dim_head, page, block_m=size.block_m,
-                block_n=tuning.block_n, num_warps=tuning.warps[size.block_m > 64], num_stages=tuning.stages,
+                block_n=block_n, num_warps=tuning.warps[size.block_m > 64], num_stages=tuning.stages,
             )  # fmt: skip
             torch.addmm(weights.out_bias, mixed, weights.out.t(), alpha=SHRINK, out=added)
             kernels.normalise(h, added, normed, table, step, base + 2, base + 3, base + 4, NORM_EPS,
