@@ -15,7 +15,7 @@ from cosyui.model.llm_decode import BAD, ENDED, GATE_SCALE, NOTHING, DecodeLLM, 
 from cosyui.model.sampler import sample
 
 if TYPE_CHECKING:
-    from cosyui.model.kernels.llm import AttentionScratch
+    from cosyui.model.kernels.llm_attention import AttentionScratch
 
 PREFILL_LENGTHS = (64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Rows that a prefill is padded to, from its own length alone: what else runs cannot change its bits."""
@@ -146,7 +146,7 @@ class KernelSteps:
         graphs: bool = True,
         tuning: Tuning | None = None,
     ) -> None:
-        from cosyui.model.kernels.llm import AttentionScratch
+        from cosyui.model.kernels.llm_attention import AttentionScratch
 
         self.model, self.state, self.group = model, state, group
         self.tuning = tuning or Tuning()
@@ -242,10 +242,10 @@ class KernelSteps:
             kinds: list[tuple[str, int, Callable[[int], None]]] = []
             kinds += [("prefill", size, self._prefill) for size in reversed(self.lengths)]
             kinds += [("steps", size, self._steps) for size in reversed(self.buckets)]
-            with torch.cuda.stream(self.stream):
-                self._prefill(self.lengths[0])
-                self._steps(self.buckets[0])
             for kind, size, launch in kinds:
+                # Once unrecorded: kernels are compiled and loaded, which a recording does not allow.
+                with torch.cuda.stream(self.stream):
+                    launch(size)
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, pool, self.stream, capture_error_mode="thread_local"):
                     launch(size)
@@ -291,6 +291,7 @@ class KernelSteps:
     def _step(self, bucket: int) -> None:
         """From ``x`` to ``logits``."""
         from cosyui.model.kernels import llm as kernels
+        from cosyui.model.kernels.llm_attention import attention
 
         model, state, tuning = self.model, self.state, self.tuning
         rows, x, q, eps, pdl = self.rows[:bucket], self.x[:bucket], self.q[:bucket], model.eps, tuning.pdl
@@ -299,7 +300,7 @@ class KernelSteps:
             keys, values = state.keys[index], state.values[index]
             kernels.qkv(x, layer.norm, eps, layer.qkv, layer.bias, turn, rows, state.position, q, keys, values, pdl)
             heads = mixed.view_as(q)
-            kernels.attention(q, keys, values, rows, state.position, heads, self.scratch, pdl, tuning.attention_warps)
+            attention(q, keys, values, rows, state.position, heads, self.scratch, pdl, tuning.attention_warps)
             kernels.project(mixed, layer.out, x, 1.0, pdl, tuning.project_columns, tuning.project_stages)
             kernels.gate(
                 x, layer.mlp_norm, eps, layer.gate_up, product, 1 / GATE_SCALE, pdl,

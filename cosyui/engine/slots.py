@@ -74,6 +74,7 @@ class SlotDecoder:
     thread-safe; on CUDA all work is enqueued on a stream of its own, and nothing but `poll` waits for it.
     """
 
+    @torch.inference_mode()
     def __init__(
         self,
         llm: SpeechLM,
@@ -111,6 +112,7 @@ class SlotDecoder:
         """Slots that nobody has."""
         return len(self.spare)
 
+    @torch.inference_mode()
     def join(self, text_ids: Sequence[int], prompt_speech: Sequence[int], rule: LengthRule, seed: int) -> int:
         """Enqueue the prefill of a request and return its slot, the caller's until `leave`.
 
@@ -134,6 +136,7 @@ class SlotDecoder:
         del self.requests[slot]
         heapq.heappush(self.spare, slot)
 
+    @torch.inference_mode()
     def launch(self) -> bool:
         """Enqueue a group of steps for every request that may need them.
 

@@ -183,7 +183,8 @@ def _joined(modules: Sequence[nn.Module], name: str) -> Tensor:
     ends = [part.data_ptr() + part.nbytes for part in parts]
     if starts[1:] == ends[:-1] and parts[0].untyped_storage().nbytes() == sum(part.nbytes for part in parts):
         return parts[0].as_strided((rows, *parts[0].shape[1:]), parts[0].stride())  # joined before
-    whole = torch.cat(parts)
+    with torch.inference_mode(False):  # the module goes on using them, also outside of inference mode
+        whole = torch.cat(parts)
     for module, part in zip(modules, torch.split(whole, [len(part) for part in parts]), strict=True):
         setattr(module, name, nn.Parameter(part, requires_grad=False))
     return whole

@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyui.model.config import LLMConfig, SamplingConfig
+from cosyui.model.kernels.launch import begin, wait
 
 if TYPE_CHECKING:
     from cosyui.model.llm_decode import SlotState
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 def _embed_kernel(
     rows, token, pending, codes, table, x, HIDDEN: tl.constexpr, HIDDEN_P: tl.constexpr, PDL: tl.constexpr
 ):
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
+    begin(PDL)
+    wait(PDL)
     r = tl.program_id(0)
     slot = tl.load(rows + r).to(tl.int64)
     tl.store(codes + r, tl.load(pending + slot))
@@ -55,9 +55,8 @@ def _sample_kernel(
     LANES: tl.constexpr, WINDOW: tl.constexpr, WINDOW_P: tl.constexpr, REPEATS: tl.constexpr, HIDDEN: tl.constexpr,
     HIDDEN_P: tl.constexpr, BY_SLOT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
+    begin(PDL)
+    wait(PDL)
     r = tl.program_id(0)
     slot = tl.load(rows + r).to(tl.int64)
     place = codes + r
