@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,7 +20,7 @@ from cosyui.model.config import VocoderConfig
 from cosyui.model.vocoder import CausalHiFT
 
 if TYPE_CHECKING:
-    from cosyui.model.vocoder_packed import PackedVocoder, Workspace
+    from cosyui.engine.vocoder_passes import PackedPasses
 
 SHORTEST_CUT = 64
 """New frames that a piece must get in a batch to be cut there."""
@@ -82,13 +81,18 @@ class _Job:
 
 
 @dataclass
-class _Window:
+class Window:
     """The part of a job that one pass renders: what it kept and ``fresh`` new frames, in slot ``at`` of the pack."""
 
     job: _Job
     fresh: int
     final: bool
     at: int = 0
+
+    @property
+    def total(self) -> int:
+        """Frames of the utterance so far."""
+        return self.job.kept.total + self.fresh
 
     @property
     def length(self) -> int:
@@ -121,9 +125,11 @@ class VocoderRunner:
         if max_frames < self.context + self.lookahead + SHORTEST_CUT:
             raise ValueError(f"max_frames: at least {self.context + self.lookahead + SHORTEST_CUT}")
         self.gap = 0
-        self.packed: _Packed | None = None
+        self.packed: PackedPasses | None = None
         if can_fuse(vocoder) if fused is None else fused:
-            self.packed = _Packed(self, precision, graphs=graphs and self.device.type == "cuda")
+            from cosyui.engine.vocoder_passes import PackedPasses
+
+            self.packed = PackedPasses(self, precision, graphs=graphs and self.device.type == "cuda")
             self.gap = self.packed.net.gap
 
     def open(self) -> VocoderState:
@@ -158,9 +164,9 @@ class VocoderRunner:
         nothing = torch.empty(0, device=self.device)
         return [(job.waves[0] if len(job.waves) == 1 else torch.cat([nothing, *job.waves])) for job in jobs]
 
-    def _next_pass(self, jobs: Sequence[_Job]) -> list[_Window]:
+    def _next_pass(self, jobs: Sequence[_Job]) -> list[Window]:
         """The next windows, in the order of the pieces, as far as they fit."""
-        windows: list[_Window] = []
+        windows: list[Window] = []
         used = 0
         for job in jobs:
             if job.finished:
@@ -170,34 +176,32 @@ class VocoderRunner:
             fresh = min(room, job.left)
             if fresh < min(job.left, SHORTEST_CUT) or room < 0:
                 break
-            window = _Window(job, fresh, job.piece.final and fresh == job.left, used)
+            window = Window(job, fresh, job.piece.final and fresh == job.left, used)
             windows.append(window)
             used += window.length
         return windows
 
-    def ready(self, window: _Window) -> int:
+    def ready(self, window: Window) -> int:
         """Frames of the utterance whose samples are out after ``window``."""
-        kept = window.job.kept
-        total = kept.total + window.fresh
-        return total if window.final else max(kept.done, total - self.lookahead)
+        done = window.job.kept.done
+        return window.total if window.final else max(done, window.total - self.lookahead)
 
-    def advance(self, window: _Window, wave: Tensor, frames: Tensor, turns: Tensor) -> None:
+    def advance(self, window: Window, wave: Tensor, frames: Tensor, turns: Tensor) -> None:
         """Give out ``wave`` and go on from ``frames``, the last ones of the window, with the phase before them."""
         job = window.job
-        total, done = job.kept.total + window.fresh, self.ready(window)
-        start = total - len(frames)
-        known = max(0, total - self.pitch_ahead - start)
-        job.kept = Kept(frames, turns, start, known, done)
+        start = window.total - len(frames)
+        known = max(0, len(frames) - self.pitch_ahead)
+        job.kept = Kept(frames, turns, start, known, self.ready(window))
         job.taken += window.fresh
         job.waves.append(wave)
 
-    def kept_after(self, window: _Window) -> int:
+    def kept_after(self, window: Window) -> int:
         """Frames at the end of ``window`` that the next one needs."""
         if window.final:
             return 0
-        return job_total(window) - max(window.job.kept.start, self.ready(window) - self.context, 0)
+        return window.total - max(window.job.kept.start, self.ready(window) - self.context, 0)
 
-    def _render(self, window: _Window) -> None:
+    def _render(self, window: Window) -> None:
         """One window with the plain network."""
         job, vocoder = window.job, self.vocoder
         kept, channels = job.kept, vocoder.config.in_channels
@@ -216,25 +220,13 @@ class VocoderRunner:
         self.advance(window, out, frames, turns[0, cut - 1].clone() if cut else kept.turns)
 
 
-def job_total(window: _Window) -> int:
-    return window.job.kept.total + window.fresh
-
-
 def can_fuse(vocoder: CausalHiFT) -> bool:
     """Whether the kernels can be used: a GPU, Triton, and sizes that they know."""
     if vocoder.conv_post.weight.device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return False
-    from cosyui.model.vocoder_packed import fits
+    from cosyui.model.vocoder_layout import fits
 
     return fits(vocoder.config)
-
-
-def buckets(max_frames: int) -> list[int]:
-    """Sizes of a pass: a graph each. Tiles without frames cost little, so they may be far apart."""
-    sizes = [64]
-    while sizes[-1] < max_frames:
-        sizes.append(min(max_frames, sizes[-1] * 3 // 2 if len(sizes) % 2 else sizes[-2] * 2))
-    return sizes
 
 
 def nbytes(config: VocoderConfig, max_frames: int, dtype: torch.dtype) -> int:
@@ -248,111 +240,3 @@ def nbytes(config: VocoderConfig, max_frames: int, dtype: torch.dtype) -> int:
     return max_frames * (
         rows * (4 * 4 + 7 * size) + per_frame * 32 * size + 3 * 4 * per_frame * config.istft_hop + pitch
     )
-
-
-class _Packed:
-    """Passes over packed windows, and their graphs."""
-
-    def __init__(self, runner: VocoderRunner, precision: str, *, graphs: bool) -> None:
-        from cosyui.model.vocoder_packed import PackedVocoder, Workspace
-
-        self.runner, self.with_graphs = runner, graphs
-        self.net: PackedVocoder = PackedVocoder(runner.vocoder, precision)
-        self.space: Workspace = Workspace(self.net, runner.max_frames)
-        self.sizes = buckets(runner.max_frames)
-        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self.done: torch.cuda.Event | None = None
-
-    @torch.inference_mode()
-    def warm_up(self) -> None:
-        self.space.meta.zero_()
-        self.net.compile(self.space, self.sizes)
-        for size in reversed(self.sizes):
-            self._run(size)
-
-    def render(self, windows: Sequence[_Window]) -> None:
-        """One pass: pack, run, cut out the new samples and what is kept."""
-        runner, space = self.runner, self.space
-        size, channels = runner.vocoder.frame_samples, runner.vocoder.config.in_channels
-        frames = next(n for n in self.sizes if n >= windows[-1].at + windows[-1].length)
-        stream = torch.cuda.current_stream(runner.device) if runner.device.type == "cuda" else None
-        if stream is not None and self.done is not None:
-            stream.wait_event(self.done)  # the memory of a pass is shared; the last may have been on another stream
-        meta, keep, phases = self._describe(windows, frames)
-        space.meta[:, : frames + 1].copy_(meta, non_blocking=True)
-        space.frames[:frames].zero_()
-        for window in windows:
-            job = window.job
-            kept, fresh = job.kept.frames, job.piece.mel[:, job.taken : job.taken + window.fresh]
-            middle = window.at + len(kept)
-            if len(kept):
-                space.frames[window.at : middle].copy_(kept)
-            space.frames[middle : middle + window.fresh, :channels].copy_(fresh.T)
-            if stream is not None:
-                for tensor in (kept, job.kept.turns, fresh):
-                    tensor.record_stream(stream)
-        torch.stack([window.job.kept.turns for window in windows], out=space.offsets[: len(windows)])
-        self._run(frames)
-        wave = space.wave[: frames * size].clone()
-        kept_frames, kept_turns = space.frames.index_select(0, keep), space.turns.index_select(0, phases)
-        if stream is not None:
-            self.done = stream.record_event(self.done)
-        begin = 0
-        for index, window in enumerate(windows):
-            before = window.job.kept
-            first, end = (window.at + n - before.start for n in (before.done, runner.ready(window)))
-            count = runner.kept_after(window)
-            moved = window.length > count
-            turns = kept_turns[index] if moved else before.turns
-            runner.advance(window, wave[first * size : end * size], kept_frames[begin : begin + count], turns)
-            begin += count
-
-    def _describe(self, windows: Sequence[_Window], frames: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Metadata (7, frames + 1) of the pack, the frames to keep, and for each window the frame before them."""
-        from cosyui.model import vocoder_packed as rows
-
-        runner = self.runner
-        period, size = runner.vocoder.noise.shape[0], runner.vocoder.frame_samples
-        meta = np.zeros((rows.META_ROWS, frames + 1), np.int32)
-        keep: list[np.ndarray] = []
-        phases = []
-        for index, window in enumerate(windows):
-            kept, at, end = window.job.kept, window.at, window.at + window.length
-            meta[rows.VALID, at:end] = 1
-            meta[rows.FIRST, at:end], meta[rows.END, at:end], meta[rows.SLOT, at:end] = at, end, index
-            meta[rows.PLACE, at:end] = np.arange(kept.start, kept.start + window.length) * size % period
-            meta[rows.KNOWN, at : at + kept.known] = 1
-            meta[rows.START, at] = 1
-            count = runner.kept_after(window)
-            keep.append(np.arange(end - count, end, dtype=np.int32))
-            phases.append(max(end - count - 1, 0))
-        flat = torch.from_numpy(np.concatenate([meta.ravel(), *keep, np.array(phases, np.int32)]))
-        if runner.device.type == "cuda":
-            flat = flat.pin_memory().to(runner.device, non_blocking=True)
-        last = len(flat) - len(phases)
-        return flat[: meta.size].view(meta.shape), flat[meta.size : last], flat[last:]
-
-    def _run(self, frames: int) -> None:
-        if not self.with_graphs:
-            self.net.run(self.space, frames)
-            return
-        graph = self.graphs.get(frames)
-        if graph is None:
-            graph = self._record(frames)
-        graph.replay()
-
-    def _record(self, frames: int) -> torch.cuda.CUDAGraph:
-        """Kernels are compiled and libraries set up in a first run: neither can be done while recording."""
-        current = torch.cuda.current_stream(self.runner.device)
-        side = torch.cuda.Stream(self.runner.device)  # type: ignore[no-untyped-call]
-        side.wait_stream(current)
-        with torch.cuda.stream(side):
-            self.net.run(self.space, frames)
-        pool = next(iter(self.graphs.values())).pool() if self.graphs else None
-        graph = torch.cuda.CUDAGraph()
-        side.synchronize()
-        with torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode="thread_local"):
-            self.net.run(self.space, frames)
-        current.wait_stream(side)
-        self.graphs[frames] = graph
-        return graph

@@ -12,144 +12,31 @@ import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from cosyui.model.config import VocoderConfig
 from cosyui.model.kernels import vocoder as kernels
-from cosyui.model.vocoder import LAST_SLOPE, MAX_MAGNITUDE, CausalHiFT, ResBlock
+from cosyui.model.vocoder import MAX_MAGNITUDE, CausalHiFT
+from cosyui.model.vocoder_layout import (
+    SPECTRUM_COLUMNS,
+    Convolution,
+    PitchLayer,
+    Stage,
+    fits,
+    fourier,
+    gap_frames,
+    of_modules,
+    padded,
+)  # fmt: skip
 
 PITCH, VALID, FIRST, END, PLACE, KNOWN, SLOT, START = -1, 0, 1, 2, 3, 4, 5, 6
 """Column of the pitch in the frames; rows of the metadata (see `Workspace`)."""
 META_ROWS = 7
-SPECTRUM_COLUMNS = 32
 HALF_SCALE = 1 / 16
 """Activations are stored times this in float16, whose largest number is 65504."""
-
-
-def padded(channels: int) -> int:
-    return -(-channels // 32) * 32
-
-
-def fits(config: VocoderConfig) -> bool:
-    """Whether the kernels can run a vocoder of these sizes."""
-    same = all(d == config.resblock_dilation_sizes[0] for d in config.resblock_dilation_sizes)
-    three = len(config.resblock_kernel_sizes) == 3
-    return same and three and config.istft_n_fft + 2 <= SPECTRUM_COLUMNS and config.istft_n_fft % config.istft_hop == 0
-
-
-def gap_frames(vocoder: CausalHiFT) -> int:
-    """Frames of zeros between two utterances: as far as one convolution reaches back, or the vocoder looks ahead."""
-    rate, reach = 1, 0
-    for index, up in enumerate(vocoder.config.upsample_rates):
-        rate *= up
-        blocks = vocoder.resblocks[3 * index : 3 * index + 3]
-        convs = [m for b in (*blocks, vocoder.source_resblocks[index]) for m in b.modules() if isinstance(m, nn.Conv1d)]
-        reach = max(reach, *(math.ceil((c.kernel_size[0] - 1) * c.dilation[0] / rate) for c in convs))
-    return max(reach, vocoder.lookahead - 3, 2)
-
-
-@dataclass
-class Convolution:
-    """Weights (taps, outputs, inputs) of one or three convolutions in a row; biases (groups, outputs) float32."""
-
-    weight: Tensor
-    bias: Tensor
-    offsets: tuple[int, int, int]
-    taps: tuple[int, int, int]
-    inputs: int
-    outputs: int
-
-
-def lay_out(weights: Sequence[Tensor], biases: Sequence[Tensor], inputs: int, outputs: int) -> Convolution:
-    """From weights (outputs, inputs, taps) with fewer channels than asked for; the others are zeros."""
-    parts, offsets, at = [], [], 0
-    bias = torch.zeros(len(biases), outputs, device=weights[0].device)
-    for index, (weight, its_bias) in enumerate(zip(weights, biases, strict=True)):
-        wide = weight.new_zeros(weight.shape[2], outputs, inputs)
-        wide[:, : weight.shape[0], : weight.shape[1]] = weight.permute(2, 0, 1)
-        bias[index, : len(its_bias)] = its_bias
-        parts.append(wide.flatten())
-        offsets.append(at)
-        at += wide.numel()
-    taps = [weight.shape[2] for weight in weights]
-    first, second, third = [*offsets, 0, 0][:3], [*taps, 0, 0][:3], torch.cat(parts)
-    return Convolution(third, bias, (first[0], first[1], first[2]), (second[0], second[1], second[2]), inputs, outputs)
-
-
-def polyphase(conv: nn.Conv1d, rate: int, width: int) -> Tensor:
-    """A convolution behind nearest upsampling as one before it, with ``rate`` times the outputs: the taps that hear the
-    same frame are added up."""
-    weight = conv.weight.double()
-    outputs, inputs, taps = weight.shape
-    fewer = -(-(taps - 1) // rate) + 1
-    folded = weight.new_zeros(rate * width, inputs, fewer)
-    for phase in range(rate):
-        for tap in range(taps):
-            at = (phase - (taps - 1) + tap) // rate + fewer - 1
-            folded[phase * width : phase * width + outputs, :, at] += weight[:, :, tap]
-    return folded.to(conv.weight.dtype)
-
-
-def _alphas(modules: Sequence[nn.Module], width: int, rate: int = 1) -> Tensor:
-    """(groups, rate * width) float32."""
-    alphas = torch.ones(len(modules), width)
-    for row, module in zip(alphas, modules, strict=True):
-        alpha = module.alpha
-        assert isinstance(alpha, Tensor)
-        row[: len(alpha)] = alpha.float()
-    return alphas.repeat(1, rate)
-
-
-def _convs(modules: Sequence[nn.Module], inputs: int, outputs: int) -> Convolution:
-    convs = [module for module in modules if isinstance(module, nn.Conv1d)]
-    biases = [conv.bias for conv in convs if conv.bias is not None]
-    return lay_out([conv.weight for conv in convs], biases, inputs, outputs)
-
-
-@dataclass
-class Blocks:
-    """Residual blocks side by side: per dilation two convolutions and the alphas (groups, width) behind each."""
-
-    dilations: tuple[int, ...]
-    first: list[Convolution]
-    second: list[Convolution]
-    before: list[Tensor]
-    between: list[Tensor]
-
-    @classmethod
-    def of(cls, blocks: Sequence[ResBlock], width: int) -> Blocks:
-        # The longest convolution starts first, so that no tail of it is left at the end.
-        blocks = sorted(blocks, key=lambda block: -block.convs1[0].kernel_size[0])  # type: ignore[index]
-        device = blocks[0].convs1[0].weight.device
-        count = range(len(blocks[0].convs1))
-        return cls(
-            tuple(conv.dilation[0] for conv in blocks[0].convs1 if isinstance(conv, nn.Conv1d)),
-            [_convs([block.convs1[i] for block in blocks], width, width) for i in count],
-            [_convs([block.convs2[i] for block in blocks], width, width) for i in count],
-            [_alphas([block.activations1[i] for block in blocks], width).to(device) for i in count],  # type: ignore[arg-type]
-            [_alphas([block.activations2[i] for block in blocks], width).to(device) for i in count],  # type: ignore[arg-type]
-        )
-
-
-@dataclass
-class Stage:
-    """One upsampling: ``per_frame`` rows of ``width`` channels a mel frame; ``stride`` of the source's convolution."""
-
-    rate: int
-    per_frame: int
-    width: int
-    stride: int
-    tail: int
-    up: Convolution
-    up_alphas: Tensor
-    down: Convolution
-    source: Blocks
-    blocks: Blocks
 
 
 class Workspace:
@@ -200,71 +87,13 @@ class PackedVocoder:
         self.processors = torch.cuda.get_device_properties(self.device).multi_processor_count if weight.is_cuda else 1
         self.scale = HALF_SCALE if self.dtype == torch.float16 else 1.0
         self.gap = gap_frames(vocoder)
-        wide = padded(config.base_channels)
-        self.pre = _convs([vocoder.conv_pre], padded(config.in_channels), wide)
-        self.stages: list[Stage] = []
-        per_frame = 1
-        for index, rate in enumerate(config.upsample_rates):
-            up, down = vocoder.ups[index], vocoder.source_downs[index]
-            assert isinstance(up, nn.Conv1d)
-            assert isinstance(down, nn.Conv1d)
-            assert up.bias is not None
-            per_frame *= rate
-            width = padded(up.out_channels)
-            blocks = [b for b in vocoder.resblocks[3 * index : 3 * index + 3] if isinstance(b, ResBlock)]
-            source = vocoder.source_resblocks[index]
-            assert isinstance(source, ResBlock)
-            packed = Blocks.of(blocks, width)
-            bias = F.pad(up.bias, (0, width - up.out_channels)).repeat(rate)
-            self.stages.append(
-                Stage(
-                    rate,
-                    per_frame,
-                    width,
-                    down.stride[0],
-                    int(index == len(config.upsample_rates) - 1),
-                    lay_out([polyphase(up, rate, width)], [bias], wide, rate * width),
-                    packed.before[0].repeat(1, rate),
-                    self._down(down, width),
-                    Blocks.of([source], width),
-                    packed,
-                )
-            )
-            wide = width
-        self.post = _convs([vocoder.conv_post], wide, padded(vocoder.n_fft + 2))
-        self.zeros = torch.zeros(max(s.rate * s.width for s in self.stages) + self.post.outputs, device=self.device)
-        # The last convolutions of a stage's blocks are added up in one kernel.
-        self.last_bias = [stage.blocks.second[-1].bias.sum(0) for stage in self.stages]
-        self._lay_out_pitch()
-        self._lay_out_spectra()
-
-    def _down(self, conv: nn.Conv1d, width: int) -> Convolution:
-        """A strided convolution as a product of overlapping rows: (1 tap, width, taps * spectrum columns)."""
-        assert conv.bias is not None
-        taps = F.pad(conv.weight.transpose(1, 2), (0, SPECTRUM_COLUMNS - conv.in_channels))
-        flat = taps.reshape(conv.out_channels, -1, 1)
-        return lay_out([flat], [conv.bias], flat.shape[1], width)
-
-    def _lay_out_pitch(self) -> None:
-        self.pitch_layers: list[tuple[Tensor, Tensor, int]] = []
-        for layer in self.vocoder.f0_predictor.condnet:
-            if isinstance(layer, nn.Conv1d):
-                assert layer.bias is not None
-                weight = layer.weight.permute(2, 1, 0).flatten(0, 1).contiguous()
-                self.pitch_layers.append((weight, layer.bias, layer.kernel_size[0]))
-
-    def _lay_out_spectra(self) -> None:
-        """The Fourier matrices of both ends, window included, in float64 and rounded once."""
-        n, bins = self.vocoder.n_fft, self.vocoder.n_fft // 2 + 1
-        window = torch.hann_window(n, dtype=torch.float64)
-        angle = torch.arange(n, dtype=torch.float64)[:, None] * torch.arange(bins) * (2 * math.pi / n)
-        twice = torch.full((bins,), 2 / n, dtype=torch.float64)
-        twice[0] = twice[-1] = 1 / n
-        ahead = torch.cat([angle.cos(), -angle.sin()], dim=1) * window[:, None]
-        back = torch.cat([angle.cos() * twice, -angle.sin() * twice], dim=1) * window[:, None]
-        self.ahead = F.pad(ahead, (0, SPECTRUM_COLUMNS - 2 * bins)).float().contiguous().to(self.device)
-        self.back = back.float().contiguous().to(self.device)
-        self.window_power = window.square().float().to(self.device)
+        self.pre = of_modules([vocoder.conv_pre], padded(config.in_channels), padded(config.base_channels))
+        self.stages = Stage.all_of(vocoder)
+        self.post = of_modules([vocoder.conv_post], self.stages[-1].width, padded(vocoder.n_fft + 2))
+        widest = max(stage.rate * stage.width for stage in self.stages)
+        self.zeros = torch.zeros(max(widest, self.post.outputs), device=self.device)
+        self.pitch_layers = PitchLayer.all_of(vocoder.f0_predictor)
+        self.there, self.back, self.window_power = fourier(vocoder.n_fft, self.device)
 
     def run(self, space: Workspace, frames: int) -> None:
         """Fill `Workspace.wave` for the first ``frames`` packed frames."""
@@ -357,8 +186,8 @@ class PackedVocoder:
             else:
                 self._conv(
                     blocks.second[step], space, hidden, rows, rows, residual=known, residual_group=group,
-                    out_act=space.entry, x_group=size, together=3, bias=self.last_bias[index], unscale=back,
-                    slope=LAST_SLOPE if stage.tail else self.vocoder.config.lrelu_slope, **place,
+                    out_act=space.entry, x_group=size, together=3, bias=stage.last_bias, unscale=back,
+                    slope=stage.slope, **place,
                 )  # fmt: skip
 
     def _conv(
@@ -401,10 +230,11 @@ class PackedVocoder:
         """Pitch (N,) float64 in Hz of packed mel (N, C) float32."""
         inside = valid[:, None].double()
         x = frames.double()
-        for index, (weight, bias, taps) in enumerate(self.pitch_layers):
-            x = F.pad(x, (0, 0, 0, taps - 1) if index == 0 else (0, 0, taps - 1, 0))
-            rows = x.as_strided((len(frames), taps * x.shape[1]), (x.shape[1], 1)).contiguous()
-            x = F.elu_(torch.addmm(bias, rows, weight)).mul_(inside)
+        for index, layer in enumerate(self.pitch_layers):
+            more = layer.taps - 1
+            x = F.pad(x, (0, 0, 0, more) if index == 0 else (0, 0, more, 0))
+            rows = x.as_strided((len(frames), layer.taps * x.shape[1]), (x.shape[1], 1)).contiguous()
+            x = F.elu_(torch.addmm(layer.bias, rows, layer.weight)).mul_(inside)
         last = self.vocoder.f0_predictor.classifier
         return F.linear(x, last.weight, last.bias)[:, 0].abs()
 
@@ -437,7 +267,7 @@ class PackedVocoder:
         rows = samples // vocoder.hop + 1
         self._launch(
             kernels.stft_kernel, (-(-rows // 64),),
-            space.spectrum[space.halo :], space.source, self.ahead, space.meta[VALID], space.meta[FIRST],
+            space.spectrum[space.halo :], space.source, self.there, space.meta[VALID], space.meta[FIRST],
             space.meta[END], vocoder.frame_samples, rows, frames,
             N_FFT=vocoder.n_fft, HOP=vocoder.hop, COLUMNS=SPECTRUM_COLUMNS, BLOCK=64,
         )  # fmt: skip

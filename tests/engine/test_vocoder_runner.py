@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cosyui.engine.vocoder_runner import VocoderPiece, VocoderRunner, buckets, nbytes
+from cosyui.engine.vocoder_runner import VocoderPiece, VocoderRunner, nbytes
 from cosyui.model.config import load_config
 from cosyui.model.cosyvoice3 import load_vocoder
 from cosyui.model.vocoder import CausalHiFT
@@ -118,6 +118,9 @@ def test_too_small_a_pass_is_refused(vocoder: CausalHiFT) -> None:
 
 
 def test_sizes_of_a_pass_reach_its_maximum() -> None:
+    pytest.importorskip("triton")
+    from cosyui.engine.vocoder_passes import buckets
+
     assert buckets(1000) == [64, 96, 128, 192, 256, 384, 512, 768, 1000]
     assert buckets(128)[-1] == 128
 
@@ -128,3 +131,12 @@ def test_memory_is_counted(vocoder: CausalHiFT) -> None:
 
     space = Workspace(PackedVocoder(vocoder), 256)
     assert space.nbytes <= nbytes(vocoder.config, 256, torch.float32) <= 1.6 * space.nbytes
+
+
+def test_the_context_is_all_that_is_heard(vocoder: CausalHiFT) -> None:
+    mel, source = mel_of(60, 1)[None], torch.zeros(1, 60 * 480)
+    mel[:, :, 0] = float("nan")
+    source[:, :480] = float("nan")
+    finite = vocoder.decode(mel, source, torch.tensor([60]))[0].isfinite()
+    assert finite[480 * (1 + vocoder.context) :].all()
+    assert not finite[480 * vocoder.context :].all()

@@ -91,3 +91,47 @@ def test_a_long_utterance_is_cut_into_passes() -> None:
     vocoder = random_vocoder(SHORT)
     runner = VocoderRunner(vocoder, max_frames=160, fused=True, graphs=False)
     assert error(vocoder, runner, [(230,)]) < NEAR
+
+
+def test_float16_holds_what_plain_float16_cannot() -> None:
+    exact = random_vocoder(SHORT)
+    with torch.no_grad():
+        exact.conv_pre.weight.mul_(1e5)
+        exact.conv_pre.bias.mul_(1e5)
+        exact.conv_post.weight.mul_(3e-5)
+    half = random_vocoder(SHORT, torch.float16)
+    for name, parameter in half.named_parameters():
+        if "f0_predictor" not in name:
+            parameter.copy_(exact.get_parameter(name))
+            exact.get_parameter(name).copy_(parameter)
+    mel = mel_of(40, 1)
+    plain, wanted = half(mel[None])[0], exact(mel[None])[0][0]
+    assert not plain.isfinite().all()
+    runner = VocoderRunner(half, max_frames=160, fused=True, graphs=False)
+    (wave,) = runner.run([VocoderPiece(runner.open(), mel, True)])
+    assert wave.isfinite().all()
+    assert (wave - wanted).square().mean() < 1e-3 * wanted.square().mean()
+
+
+def test_a_broken_utterance_does_not_touch_the_others() -> None:
+    vocoder = random_vocoder(SHORT)
+    runner = VocoderRunner(vocoder, max_frames=160, fused=True, graphs=False)
+    mels = [mel_of(20, 1), mel_of(20, 2), mel_of(30, 3)]
+    mels[1][3, 7] = float("nan")
+    waves = runner.run([VocoderPiece(runner.open(), mel, True) for mel in mels])
+    assert not waves[1].isfinite().all()
+    for i in (0, 2):
+        torch.testing.assert_close(waves[i], vocoder(mels[i][None])[0][0], atol=NEAR, rtol=0)
+
+
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="graphs need a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_graphs_equal_single_kernels(dtype: torch.dtype) -> None:
+    vocoder = random_vocoder(SHORT, dtype)
+    runners = [VocoderRunner(vocoder, max_frames=160, fused=True, graphs=graphs) for graphs in (True, False)]
+    runners[0].warm_up()
+    for seed in range(3):
+        sizes = [5 + 30 * seed, 20]
+        waves = [r.run([VocoderPiece(r.open(), mel_of(n, seed), True) for n in sizes]) for r in runners]
+        for one, other in zip(*waves, strict=True):
+            torch.testing.assert_close(one, other, atol=0, rtol=0)

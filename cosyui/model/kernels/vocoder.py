@@ -59,7 +59,7 @@ def _sine(x):
 
 @triton.jit
 def _snake(x, alpha):
-    near, turns = _reduced(x * alpha)
+    near, _turns = _reduced(x * alpha)
     wave = _near_sine(near)
     return x + tl.minimum(wave * wave, 1.0) / (alpha + 1e-9)
 
