@@ -11,21 +11,18 @@ import torch
 
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.facts import facts_of
-from cosyui.engine.flow_runner import FlowRunner
 from cosyui.engine.lanes import Lanes
 from cosyui.engine.memory import plan_memory
 from cosyui.engine.needs import Aside, Decode, Need, NewTokens, Render
 from cosyui.engine.precision import choose_device, choose_precision, describe
 from cosyui.engine.prompts import PromptCache
-from cosyui.engine.render_queue import RenderLane, RenderQueue
 from cosyui.engine.request import Cancelled, EngineStats, Event, Failed, Finished, SynthesisRequest
-from cosyui.engine.slots import SlotDecoder
+from cosyui.engine.stages import Stages
 from cosyui.engine.take import Studio, Take
-from cosyui.engine.token_stream import Decoding
-from cosyui.engine.vocoder_runner import VocoderRunner
 from cosyui.engine.work import Work
 from cosyui.errors import CosyuiError, InputError
 from cosyui.hub import parse_source, resolve
+from cosyui.model.config import load_config
 from cosyui.model.cosyvoice3 import load
 from cosyui.speech.prompt_format import TextFrontend
 from cosyui.speech.text.lexicon import Lexicon
@@ -45,8 +42,8 @@ class Engine:
         if config.threads:
             torch.set_num_threads(config.threads)
         device = choose_device(config.device)
-        precision = choose_precision(config.precision, device)
         folder = resolve(config.model, llm_file=config.llm_file)
+        precision = choose_precision(config.precision, device, load_config(folder), folder, config.llm_file)
         threads = config.threads or torch.get_num_threads()
         self.model = load(folder, llm_file=config.llm_file, device=device, precision=precision, threads=threads)
         lexicon = Lexicon.load(config.lexicon) if config.lexicon else None
@@ -55,14 +52,12 @@ class Engine:
         self.on_cuda = device.type == "cuda"
         self.precision = describe(precision)
         self.plan = plan_memory(self.model, config.vram_budget)
-        with torch.inference_mode():
-            lanes = self._render_lanes(device)
-            decoder = SlotDecoder(self.model.llm, self.plan.slots, self.plan.slot_positions, graphs=self.on_cuda)
+        self.stages = Stages(self.model, self.plan, folder, config.llm_file)
         names = ", ".join(sorted(set(self.precision.values())))
-        first = lanes[0]
-        self.studio = Studio(self.model.config, self.frontend, self.prompts, first.flow, first.vocoder, names)
-        self.decoding = Decoding(decoder)
-        self.rendering = RenderQueue(lanes)
+        self.studio = Studio(
+            self.model.config, self.frontend, self.prompts, self.stages.flow, self.stages.vocoder, names
+        )
+        self.rendering = self.stages.rendering
         self.threads = ThreadPoolExecutor(2, "aside")
         self.facts = facts_of(
             self.model,
@@ -95,7 +90,7 @@ class Engine:
     def step(self) -> list[Event]:
         events: list[Event] = [Cancelled(request_id) for request_id in self.cancelled]
         self.cancelled.clear()
-        moved = self.decoding.advance() if self.decoding.busy else False
+        moved = self.stages.advance()
         moved = self._take_in_renders(events) or moved
         running = self.lanes.running()
         for work in self.lanes:
@@ -134,10 +129,11 @@ class Engine:
                     return False
                 work.answer = stream.take()
             case Decode() as need:
-                if not self.decoding.free:
+                decoding = self.stages.safe.decoding if need.safe else self.stages.decoding
+                if not decoding.free:
                     return False
                 try:
-                    work.answer = self.decoding.open(need.text_ids, need.prompt_speech, need.rule, need.seed)
+                    work.answer = decoding.open(need.text_ids, need.prompt_speech, need.rule, need.seed)
                 except ValueError as error:
                     work.answer = _too_long(error)
             case Aside():
@@ -238,6 +234,7 @@ class Engine:
             device_used=used,
             device_total=total,
             cached_prompts=len(self.prompts),
+            extra={"redone_in_float32": float(self.rendering.redone)},
         )
 
     def close(self) -> None:
@@ -246,7 +243,7 @@ class Engine:
         self.lanes.clear()
         self.threads.shutdown(cancel_futures=True)
         self.prompts.clear()
-        del self.model, self.frontend, self.prompts, self.studio, self.decoding, self.rendering
+        del self.model, self.frontend, self.prompts, self.studio, self.stages, self.rendering
         if self.on_cuda:
             torch.cuda.empty_cache()
 
@@ -257,17 +254,6 @@ class Engine:
             f"The GPU is out of memory ({free >> 20} of {total >> 20} MiB were free). "
             "Try a shorter text, or close other programs that use the GPU."
         )
-
-    def _render_lanes(self, device: torch.device) -> list[RenderLane]:
-        plan, graphs = self.plan, self.on_cuda
-        vocoder = VocoderRunner(self.model.vocoder, max_frames=plan.vocoder_frames, graphs=graphs)
-        flow = FlowRunner(
-            self.model.flow, max_frames=plan.flow_frames, cache_bytes=plan.flow_cache_bytes, graphs=graphs
-        )
-        lanes = [RenderLane(flow, vocoder, device, urgent=False)]
-        if plan.urgent_frames:
-            lanes.insert(0, RenderLane(flow.lane(plan.urgent_frames, graphs=graphs), vocoder, device, urgent=True))
-        return lanes
 
 
 def _too_long(error: ValueError) -> InputError:

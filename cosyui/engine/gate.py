@@ -49,6 +49,13 @@ class BadOutputError(EngineError):
         super().__init__(code, seen)
 
 
+class NotFiniteError(BadOutputError):
+    """A logit of the language model was not finite: half precision could not hold it."""
+
+    def __init__(self) -> None:
+        super().__init__("output_bad", "the numbers of the language model were not finite")
+
+
 def endless(seen: str) -> BadOutputError:
     """The model would not have stopped by itself."""
     return BadOutputError("output_endless", seen)

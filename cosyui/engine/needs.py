@@ -23,12 +23,16 @@ class Aside:
 
 @dataclass(frozen=True)
 class Decode:
-    """Decode behind ``[sos] text [task] prompt speech``; answered with a `TokenStream` once a slot is free."""
+    """Decode behind ``[sos] text [task] prompt speech``; answered with a `TokenStream` once a slot is free.
+
+    ``safe``: in float32, because half precision has failed.
+    """
 
     text_ids: Sequence[int]
     prompt_speech: Sequence[int]
     rule: LengthRule
     seed: int
+    safe: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from cosyui.engine.config import Precision
+from cosyui.engine.probe import probed_precision
 from cosyui.errors import SetupError
+from cosyui.model.config import ModelConfig
 from cosyui.model.cosyvoice3 import StagePrecision
 
 _BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -30,15 +34,23 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def choose_precision(precision: Precision, device: torch.device) -> StagePrecision:
-    """Dtypes per stage.
+def choose_precision(
+    precision: Precision, device: torch.device, config: ModelConfig, folder: Path, llm_file: str
+) -> StagePrecision:
+    """Dtypes per stage. Raises CheckpointError.
 
-    ``auto``: float32 on a CPU; on CUDA bfloat16 for the LLM and the flow, whose activations overflow in float16, and
-    float32 for the vocoder, which is small and audibly rough with bfloat16's short mantissa. A precision chosen by
-    hand holds for all stages, but the vocoder has float32 where bfloat16 is asked for.
+    ``auto``: float32 on a CPU; on CUDA what the probe found for this checkpoint. A precision chosen by hand holds for
+    all stages, but the vocoder has float32 where bfloat16 is asked for: it is small, and the short mantissa is audible.
     """
     if precision == "auto":
-        precision = "float32" if device.type == "cpu" else "bfloat16"
+        if device.type == "cpu":
+            return StagePrecision()
+        return probed_precision(config, folder, llm_file, device)
+    return by_hand(precision)
+
+
+def by_hand(precision: Precision) -> StagePrecision:
+    """The stages' types for one chosen by name, not ``auto``."""
     dtype = _BY_NAME[precision]
     return StagePrecision(dtype, dtype, torch.float32 if dtype == torch.bfloat16 else dtype)
 

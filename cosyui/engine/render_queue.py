@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from cosyui.engine.flow_runner import FlowRunner
 from cosyui.engine.needs import Render
 from cosyui.engine.render import stretch
 from cosyui.engine.vocoder_runner import VocoderPiece, VocoderRunner
+from cosyui.engine.voice import Before
 
 log = logging.getLogger(__name__)
 
@@ -62,25 +64,44 @@ class Batch:
     """Work that the device has been given."""
 
     renders: list[Render]
+    before: list[Before]
     marks: Marks
     waves: list[Tensor] = field(default_factory=list)
+
+
+Kind = Literal["urgent", "patient", "any", "safe"]
+"""What a lane takes: chunks with a deadline, whole segments, both; or what half precision has failed."""
 
 
 class RenderLane:
     """A stream of the device with one batch on it at a time; ``max_frames``: packed mel frames of it, with prompts."""
 
-    def __init__(self, flow: FlowRunner, vocoder: VocoderRunner, device: torch.device, *, urgent: bool) -> None:
+    def __init__(self, flow: FlowRunner, vocoder: VocoderRunner, device: torch.device, kind: Kind) -> None:
         self.flow = flow
         self.vocoder = vocoder
+        self.kind = kind
         self.on_cuda = device.type == "cuda"
         self.max_frames = flow.max_frames
         self.batch: Batch | None = None
         # Blocks of an urgent kernel are scheduled before those of the others, which go on where there is room.
         self.stream: torch.cuda.Stream | None = None
         if self.on_cuda:
-            self.stream = torch.cuda.Stream(device, priority=-1 if urgent else 0)  # type: ignore[no-untyped-call]
+            self.stream = torch.cuda.Stream(device, priority=-1 if kind == "urgent" else 0)  # type: ignore[no-untyped-call]
 
-    def fill(self, order: Sequence[Render]) -> list[Render]:
+    def choose(self, waiting: Sequence[Render]) -> list[Render]:
+        """The next batch: with a deadline, soonest first, or else first come, first served, long jobs last."""
+        mine = [one for one in waiting if one.voice.safe == (self.kind == "safe")]
+        urgent = sorted((one for one in mine if one.deadline is not None), key=lambda one: one.deadline or 0.0)
+        patient = sorted((one for one in mine if one.deadline is None), key=lambda one: one.long)
+        match self.kind:
+            case "urgent":
+                return self._fill(urgent)
+            case "patient":
+                return self._fill(patient)
+            case _:
+                return self._fill(urgent or patient)
+
+    def _fill(self, order: Sequence[Render]) -> list[Render]:
         """As many from the head of ``order`` as one batch takes, at least one."""
         chosen: list[Render] = []
         frames = 0
@@ -93,6 +114,7 @@ class RenderLane:
 
     def launch(self, renders: Sequence[Render]) -> None:
         """Give a batch to the device. Whatever it raises, the voices are as before."""
+        before = [render.voice.before() for render in renders]
         with torch.cuda.stream(self.stream):
             marks = Marks(self.on_cuda)
             marks()
@@ -106,17 +128,16 @@ class RenderLane:
             marks()
         for render in renders:
             render.voice.in_flight = True
-        self.batch = Batch(list(renders), marks, waves)
+        self.batch = Batch(list(renders), before, marks, waves)
 
-    def collect(self) -> Iterator[tuple[Render, Rendered]]:
+    def collect(self) -> Iterator[tuple[Render, Before, Rendered]]:
         """What the batch made, once it is done."""
         if self.batch is None or not self.batch.marks.passed:
             return
         batch, self.batch = self.batch, None
         flow_seconds, vocoder_seconds = batch.marks.seconds()
-        for render, wave in zip(batch.renders, batch.waves, strict=True):
-            render.voice.rendered()
-            yield render, Rendered(wave.numpy(), flow_seconds, vocoder_seconds)
+        for render, before, wave in zip(batch.renders, batch.before, batch.waves, strict=True):
+            yield render, before, Rendered(wave.numpy(), flow_seconds, vocoder_seconds)
 
     def shrink(self) -> None:
         """A batch did not fit into memory."""
@@ -132,11 +153,16 @@ class RenderLane:
 
 
 class RenderQueue:
-    """Everything that waits to be rendered. ``lanes``: for chunks with a deadline and for the rest, or one for both."""
+    """Everything that waits to be rendered. ``lanes`` are all there are at first; ``safe`` gives one in float32.
 
-    def __init__(self, lanes: Sequence[RenderLane]) -> None:
-        self.lanes = lanes
+    A piece whose sound is not finite is made again on that one, and the rest of its segment too. ``redone`` counts.
+    """
+
+    def __init__(self, lanes: Sequence[RenderLane], safe: Callable[[], RenderLane] | None = None) -> None:
+        self.lanes = list(lanes)
         self.waiting: list[Render] = []
+        self.redone = 0
+        self._safe = safe
 
     @property
     def busy(self) -> bool:
@@ -152,18 +178,30 @@ class RenderQueue:
 
     def advance(self) -> Iterator[tuple[Render, Rendered | Exception]]:
         """Collect what is done and start the next batches."""
-        for index, lane in enumerate(self.lanes):
-            yield from lane.collect()
+        for lane in list(self.lanes):
+            for render, before, rendered in lane.collect():
+                if self._is_redone(render, before, rendered):
+                    continue
+                render.voice.rendered()
+                yield render, rendered
             if lane.batch is None:
-                urgent, patient = self._in_order()
-                chosen = lane.fill(urgent or patient if len(self.lanes) == 1 else (urgent, patient)[index])
-                yield from self._start(lane, chosen)
+                yield from self._start(lane, lane.choose(self.waiting))
 
-    def _in_order(self) -> tuple[list[Render], list[Render]]:
-        """Those with a deadline, soonest first; whole segments first come, first served, long jobs last."""
-        urgent = sorted((one for one in self.waiting if one.deadline is not None), key=lambda one: one.deadline or 0.0)
-        patient = sorted((one for one in self.waiting if one.deadline is None), key=lambda one: one.long)
-        return urgent, patient
+    def _is_redone(self, render: Render, before: Before, rendered: Rendered) -> bool:
+        """Whether the sound is not finite and float32 is to help."""
+        if self._safe is None or render.voice.safe or render.voice.closed or np.isfinite(rendered.samples).all():
+            return False
+        try:
+            lane = self._safe()
+        except torch.OutOfMemoryError:
+            log.warning("no memory for float32 stages: a sound that is not finite is given up")
+            return False
+        if lane not in self.lanes:
+            self.lanes.append(lane)
+        render.voice.redo(lane.flow, before)
+        self.waiting.append(render)
+        self.redone += 1
+        return True
 
     def _start(self, lane: RenderLane, renders: list[Render]) -> Iterator[tuple[Render, Exception]]:
         """Launch a batch; yields those that cannot be rendered, with the reason.

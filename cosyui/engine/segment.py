@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosyui.engine.decode import LengthRule, SilenceFilter
-from cosyui.engine.gate import LONGEST_HOLE, LengthBand, TokenWatch, bad, check_spoken, check_wave, doubt, endless
+from cosyui.engine.gate import (
+    LONGEST_HOLE,
+    LengthBand,
+    NotFiniteError,
+    TokenWatch,
+    check_spoken,
+    check_wave,
+    doubt,
+    endless,
+)
 from cosyui.engine.needs import Decode, Need, NewTokens, Render
 from cosyui.engine.render_queue import Rendered
 from cosyui.engine.slots import Decoded
@@ -92,15 +101,15 @@ class Attempt:
         """How far its length is from the expected one, longer or shorter."""
         return abs(math.log(max(self.spoken_seconds, 0.01) / self.part.band.expected))
 
-    def run(self, prompt_speech: Sequence[int], deadline: Deadline, *, long: bool) -> Run:
+    def run(self, prompt_speech: Sequence[int], deadline: Deadline, *, long: bool, safe: bool = False) -> Run:
         """Yield needs, and after new tokens or a chunk what can go out, mostly nothing. Raises BadOutputError.
 
         ``prompt_speech``: the prompt's speech tokens, for the language model; ``deadline`` tells when the listener of a
-        stream runs dry.
+        stream runs dry; ``safe``: decode in float32.
         """
+        rule = self._rule()
         try:
-            rule = self._rule(len(prompt_speech))
-            yield from self._speak(prompt_speech, rule, deadline, long)
+            yield from self._speak(prompt_speech, rule, deadline, long, safe)
         finally:
             self.voice.close()
         check_spoken(self.sound.edges.peak, self.spoken_seconds)
@@ -116,7 +125,7 @@ class Attempt:
         """The last of the segment; this try is the one that counts."""
         return np.concatenate([self.rest, self.sound.finish()])
 
-    def _rule(self, prompt_speech: int) -> LengthRule:
+    def _rule(self) -> LengthRule:
         """How many tokens there may be; no more than the gate would let pass."""
         rule = LengthRule.of(self.config.llm, self.part.segment.spoken_ids)
         if math.isfinite(self.part.band.longest):
@@ -124,16 +133,16 @@ class Attempt:
             rule = LengthRule(min(rule.minimum, bound), min(rule.maximum, bound))
         return rule.at_least(math.ceil(SHORTEST_SECONDS * self.watch.rate))
 
-    def _speak(self, prompt_speech: Sequence[int], rule: LengthRule, deadline: Deadline, long: bool) -> Run:
+    def _speak(self, prompt_speech: Sequence[int], rule: LengthRule, deadline: Deadline, long: bool, safe: bool) -> Run:
         segment, kept = self.part.segment, SilenceFilter(self.config.silent_tokens)
         text_ids = [*segment.prompt_text_ids, *segment.text_ids]
-        stream: TokenStream = yield Decode(text_ids, prompt_speech, rule, self.seed)
+        stream: TokenStream = yield Decode(text_ids, prompt_speech, rule, self.seed, safe)
         began = time.perf_counter()
         try:
             while not (stream.ended and not stream.ready):
                 decoded: Decoded = yield NewTokens(stream)
                 if decoded.bad:
-                    raise bad("the numbers of the language model were not finite")
+                    raise NotFiniteError
                 for token in decoded.tokens:
                     self.watch(token)
                     if kept(token):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosyui.engine.flow_runner import FlowRunner
-from cosyui.engine.gate import BadOutputError, LengthBand
+from cosyui.engine.gate import BadOutputError, LengthBand, NotFiniteError
 from cosyui.engine.needs import Aside, Need
 from cosyui.engine.prompts import PromptCache
 from cosyui.engine.render import PromptFeatures
@@ -144,6 +144,8 @@ class Take:
     ) -> Generator[Need | Event | None, Any, Attempt]:
         """Make a segment, and once more by another seed if it is broken or doubtful and nothing of it was heard yet.
 
+        Where a number of the language model was not finite, it is the same seed in float32 instead.
+
         Returns the try to deliver: of two doubtful ones that whose length is less odd. Raises BadOutputError.
         """
         request, studio = self.request, self.studio
@@ -151,19 +153,21 @@ class Take:
         speech = prompt.speech_tokens.tolist() if part.segment.uses_prompt_speech else []
         problem: BadOutputError | None = None
         tries: list[Attempt] = []
+        safe = False
         for number in range(MAX_TRIES):
-            seed = request.seed + SEED_STRIDE * (MAX_TRIES * (part.number - 1) + number)
+            seed = request.seed + SEED_STRIDE * (MAX_TRIES * (part.number - 1) + (0 if safe else number))
             voice = Voice(studio.flow, studio.vocoder, prompt, stream=stream, speed=request.speed)
             attempt = Attempt(part, studio.config, voice, joiner.segment(part.segment.pause), seed)
             if number:
                 self.retries += 1
                 yield self._progress(attempt, redone=True)
             try:
-                yield from self._run(attempt, speech, redone=number > 0)
+                yield from self._run(attempt, speech, redone=number > 0, safe=safe)
             except BadOutputError as error:
                 if attempt.delivered:
                     raise
                 problem = error
+                safe = isinstance(error, NotFiniteError)
                 continue
             finally:
                 self.spent.add(attempt.seconds)
@@ -175,10 +179,10 @@ class Take:
             raise problem
         return min(tries, key=lambda attempt: attempt.oddness)
 
-    def _run(self, attempt: Attempt, speech: list[int], *, redone: bool) -> Steps:
+    def _run(self, attempt: Attempt, speech: list[int], *, redone: bool, safe: bool) -> Steps:
         """The needs and chunks of a try as far as they come before its end, and its progress once a second."""
         told, answer = 0, None
-        run = attempt.run(speech, self._deadline, long=self.request.long)
+        run = attempt.run(speech, self._deadline, long=self.request.long, safe=safe)
         with contextlib.closing(run):
             while True:
                 try:

@@ -297,7 +297,7 @@ def test_endless_speech_is_stopped_at_once_tried_again_and_refused(
 ) -> None:
     size = engine.model.config.llm.speech_token_size
     decoder = ScriptedDecoder(repeat([token % size for token in tokens]))
-    monkeypatch.setattr(engine.decoding, "decoder", decoder)
+    monkeypatch.setattr(engine.stages.decoding, "decoder", decoder)
     events = finish(engine, request_of(clip, stream=stream))
     assert isinstance(events[-1], Failed)
     assert events[-1].code == "output_endless"
@@ -313,7 +313,7 @@ def test_of_two_doubtful_tries_the_less_odd_is_delivered_with_a_remark(
     engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
     """Half a second and then a second where three are expected."""
-    monkeypatch.setattr(engine.decoding, "decoder", ScriptedDecoder([range(100, 112), range(100, 124)]))
+    monkeypatch.setattr(engine.stages.decoding, "decoder", ScriptedDecoder([range(100, 112), range(100, 124)]))
     text = "Yes, my friend, I think so too, after all."
     events = finish(engine, request_of(clip, text=text, stream=stream))
     assert isinstance(events[-1], Finished)

@@ -12,7 +12,7 @@ from cosyui.bench.parity import flow, llm, pipeline, text, vocoder
 from cosyui.bench.parity.deviation import Deviation
 from cosyui.bench.parity.folder import Folder
 from cosyui.engine.config import Precision
-from cosyui.engine.precision import choose_device, choose_precision
+from cosyui.engine.precision import by_hand, choose_device
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """Print a line per golden file, then ``parity: N of M``; 0 only if all hold."""
     device = choose_device(args.device)
     precision: Precision = args.precision
-    stages = choose_precision(precision, device)
+    stages = by_hand(precision)
     folder = Folder(args.folder / "checkpoint", args.folder / "golden", device, stages)
     wanted = [name for name in args.only.split(",") if name]
     files = wanted or sorted(path.name for path in folder.golden.iterdir() if path.is_file())

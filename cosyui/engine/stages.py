@@ -1,0 +1,62 @@
+"""A loaded checkpoint made ready to serve: slots to decode in, lanes to render on, float32 for when they fail."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from cosyui.engine.flow_runner import FlowRunner
+from cosyui.engine.memory import MemoryPlan
+from cosyui.engine.render_queue import RenderLane, RenderQueue
+from cosyui.engine.safe import SafeStages
+from cosyui.engine.slots import SlotDecoder
+from cosyui.engine.token_stream import Decoding
+from cosyui.engine.vocoder_runner import VocoderRunner
+from cosyui.model.cosyvoice3 import CosyVoice3, load_flow, load_llm, load_vocoder
+
+
+class Stages:
+    """``decoding`` and ``rendering`` serve; ``flow`` and ``vocoder`` are what segments are opened with.
+
+    On CUDA everything is recorded as graphs and warmed up here, so that the first request is as fast as the tenth.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, model: CosyVoice3, plan: MemoryPlan, folder: Path, llm_file: str) -> None:
+        config, device, on_cuda = model.config, model.device, model.device.type == "cuda"
+        self.decoding = Decoding(SlotDecoder(model.llm, plan.slots, plan.slot_positions, graphs=on_cuda))
+        self.vocoder = VocoderRunner(model.vocoder, max_frames=plan.vocoder_frames, graphs=on_cuda)
+        self.flow = FlowRunner(
+            model.flow,
+            max_frames=plan.flow_frames,
+            cache_bytes=plan.flow_cache_bytes,
+            graphs=on_cuda,
+            modulation="drop" if on_cuda else "keep",
+        )
+        if plan.urgent_frames:
+            urgent = self.flow.lane(plan.urgent_frames, graphs=on_cuda)
+            lanes = [
+                RenderLane(urgent, self.vocoder, device, "urgent"),
+                RenderLane(self.flow, self.vocoder, device, "patient"),
+            ]
+        else:
+            lanes = [RenderLane(self.flow, self.vocoder, device, "any")]
+        self.safe = SafeStages(
+            partial(load_llm, config, folder / llm_file, device, torch.float32),
+            partial(load_flow, config, folder / "flow.pt", device, torch.float32),
+            partial(load_vocoder, config, folder / "hift.pt", device, torch.float32),
+            device,
+            plan.slot_positions,
+            plan.flow_frames,
+        )
+        half = torch.float32 not in (self.flow.packed.dtype, model.vocoder.conv_post.weight.dtype)
+        self.rendering = RenderQueue(lanes, (lambda: self.safe.lane) if half else None)
+
+    def advance(self) -> bool:
+        """Enqueue what can be decoded; True if new tokens have come."""
+        moved = self.decoding.advance() if self.decoding.busy else False
+        if "decoding" in vars(self.safe) and self.safe.decoding.busy:
+            moved = self.safe.decoding.advance() or moved
+        return moved
