@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from cosyui.engine.decode import LengthRule
-from cosyui.engine.slot_steps import KernelSteps, PlainSteps
+from cosyui.engine.slot_graphs import KernelSteps
+from cosyui.engine.slot_steps import PlainSteps
 from cosyui.model.config import LLMConfig
 from cosyui.model.llm import SpeechLM
 from cosyui.model.llm_decode import BAD, ENDED, DecodeLLM, SlotState

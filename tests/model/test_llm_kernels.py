@@ -16,7 +16,8 @@ pytest.importorskip("triton")
 
 from cosyui.bench.make_checkpoint import TINY
 from cosyui.engine.decode import LengthRule
-from cosyui.engine.slot_steps import KernelSteps, PlainSteps, Tuning
+from cosyui.engine.slot_graphs import WIDE, KernelSteps, Tuning
+from cosyui.engine.slot_steps import PlainSteps
 from cosyui.engine.slots import SlotDecoder
 from cosyui.model.config import LLMConfig, SamplingConfig
 from cosyui.model.kernels import llm as kernels
@@ -60,7 +61,7 @@ def kernel_steps(llm: SpeechLM, slots: int, capacity: int, **options: object) ->
 def test_a_step_equals_the_plain_pass(config: LLMConfig, dtype: torch.dtype) -> None:
     """Logits of rows at ragged positions in slots out of order, and the keys and values that they leave."""
     llm = random_llm(config, dtype)
-    steps = kernel_steps(llm, 20, 96, graphs=False, tuning=Tuning(split=16, gate_programs=5))
+    steps = kernel_steps(llm, 20, 96, graphs=False, narrow=Tuning(split=16, gate_programs=5))
     model, state = steps.model, steps.state
     state.keys.normal_()
     state.values.normal_()
@@ -86,7 +87,9 @@ def test_a_step_equals_the_plain_pass(config: LLMConfig, dtype: torch.dtype) -> 
 def test_a_row_does_not_depend_on_the_batch() -> None:
     """Bit for bit, in any place of any batch."""
     llm = random_llm(replace(ODD, layers=1), torch.float16)
-    steps = kernel_steps(llm, 40, 64, graphs=False, tuning=Tuning(split=16))
+    steps = kernel_steps(
+        llm, 40, 64, graphs=False, narrow=Tuning(split=16), wide=WIDE._replace(gate_programs=3, logits_programs=2)
+    )
     steps.state.keys.normal_()
     steps.state.values.normal_()
     steps.state.position.copy_(torch.randint(0, 64, steps.state.position.shape))

@@ -1,8 +1,9 @@
 """Triton kernels of one decode step of the speech LLM: four a layer, with attention between them, and the logits.
 
-Every kernel takes tiles of 16 rows and has one fixed shape, so a row's arithmetic does not depend on how many rows run
-beside it: batches of every size give the same bits (``bucket`` is not specialised on, so that all run one binary).
-Sums over the inner dimension are cut into ``SLICES`` fixed parts, one for each warp, and added in a fixed order.
+A row's arithmetic does not depend on how many rows run beside it: batches of every size give the same bits. Sums over
+the inner dimension are cut into ``SLICES`` fixed parts, one for each warp, and added in a fixed order; a batch only
+changes how many rows and columns a program takes (``row_tile``, ``columns``), and a batched `tl.dot` multiplies by the
+same instruction for all of them.
 
 The residual stream is float32. What the MLP's product stores is scaled by ``1 / GATE_SCALE`` (exact in binary), so that
 float16 holds it where the plain product overflows; `project` undoes that in float32.
@@ -22,7 +23,6 @@ from torch import Tensor
 
 from cosyui.model.kernels.launch import begin, precision, shared_memory, wait
 
-ROW_TILE = 16
 SLICES = 8
 WARPS = 8
 """One warp for each slice."""
@@ -236,7 +236,7 @@ def inner_tile(width: int) -> int:
 
 def qkv(
     x: Tensor, norm: Tensor, eps: float, weight: Tensor, bias: Tensor, turn: tuple[Tensor, Tensor], rows: Tensor,
-    position: Tensor, q: Tensor, keys: Tensor, values: Tensor, pdl: bool = False,
+    position: Tensor, q: Tensor, keys: Tensor, values: Tensor, pdl: bool = False, row_tile: int = 16,
 ) -> None:  # fmt: skip
     """``q`` (R, heads, D) from ``x`` (R, hidden) float32; keys and values into ``keys``/``values`` (slots, kv, cap, D).
 
@@ -246,58 +246,60 @@ def qkv(
     hidden, (heads, dim) = x.shape[1], q.shape[1:]
     _, kv, capacity, _ = keys.shape
     pairs = min(8, dim // 2)
-    grid = (triton.cdiv(len(rows), ROW_TILE), (heads + 2 * kv) * (dim // 2 // pairs))
+    grid = (triton.cdiv(len(rows), row_tile), (heads + 2 * kv) * (dim // 2 // pairs))
     _qkv_kernel[grid](
         x, norm, weight, bias, *turn, rows, position, q, keys, values, len(rows), capacity, eps,
-        HIDDEN=hidden, KP=inner_tile(hidden), HEADS=heads, KV=kv, D=dim, PAIRS=pairs, BM=ROW_TILE, S=SLICES,
+        HIDDEN=hidden, KP=inner_tile(hidden), HEADS=heads, KV=kv, D=dim, PAIRS=pairs, BM=row_tile, S=SLICES,
         PRECISION=precision(x.device), PDL=pdl, num_warps=WARPS, launch_pdl=pdl,
     )  # fmt: skip
 
 
 def project(
-    a: Tensor, weight: Tensor, x: Tensor, scale: float, pdl: bool = False, columns: int = 8, stages: int = 4
-) -> None:
+    a: Tensor, weight: Tensor, x: Tensor, scale: float, pdl: bool = False, row_tile: int = 16, columns: int = 8,
+    stages: int = 4,
+) -> None:  # fmt: skip
     """``x`` (R, N) float32 += ``scale`` * ``a`` (R, K) @ ``weight`` (N, K) transposed."""
     (bucket, inner), size = a.shape, x.shape[1]
-    grid = (triton.cdiv(bucket, ROW_TILE), triton.cdiv(size, columns))
+    grid = (triton.cdiv(bucket, row_tile), triton.cdiv(size, columns))
     if inner_tile(inner) <= LONGEST_INNER:
         _project_kernel[grid](
             a, weight, x, bucket, scale,
-            K=inner, KP=inner_tile(inner), N=size, BM=ROW_TILE, BN=columns, S=SLICES,
+            K=inner, KP=inner_tile(inner), N=size, BM=row_tile, BN=columns, S=SLICES,
             PRECISION=precision(x.device), PDL=pdl, num_warps=WARPS, launch_pdl=pdl,
         )  # fmt: skip
     else:
         tile = LONGEST_INNER * 2 // a.element_size()
-        room = shared_memory(a.device) // (tile * (ROW_TILE + columns) * a.element_size())
+        room = shared_memory(a.device) // (tile * (row_tile + columns) * a.element_size())
         stages = max(2, min(stages, room + 1))
         _project_long_kernel[grid](
             a, weight, x, bucket, scale,
-            K=inner, KT=tile, N=size, BM=ROW_TILE, BN=columns, S=SLICES, STAGES=stages,
+            K=inner, KT=tile, N=size, BM=row_tile, BN=columns, S=SLICES, STAGES=stages,
             PRECISION=precision(x.device), PDL=pdl, num_warps=WARPS, launch_pdl=pdl,
         )  # fmt: skip
 
 
 def gate(
     x: Tensor, norm: Tensor, eps: float, weight: Tensor, out: Tensor, scale: float, pdl: bool = False,
-    columns: int = 8, programs: int = 1 << 16,
+    row_tile: int = 16, columns: int = 8, programs: int = 1 << 16,
 ) -> None:  # fmt: skip
     """``out`` (R, mlp) = ``scale`` * silu(gate) * up of normed ``x`` (R, hidden); ``weight`` (2 mlp, hidden)."""
     (bucket, hidden), mlp = x.shape, out.shape[1]
-    _gate_kernel[(triton.cdiv(bucket, ROW_TILE), min(programs, triton.cdiv(mlp, columns)))](
+    _gate_kernel[(triton.cdiv(bucket, row_tile), min(programs, triton.cdiv(mlp, columns)))](
         x, norm, weight, out, bucket, eps, scale,
-        HIDDEN=hidden, KP=inner_tile(hidden), MLP=mlp, BM=ROW_TILE, BN=columns, S=SLICES,
+        HIDDEN=hidden, KP=inner_tile(hidden), MLP=mlp, BM=row_tile, BN=columns, S=SLICES,
         PRECISION=precision(x.device), PDL=pdl, num_warps=WARPS, launch_pdl=pdl,
     )  # fmt: skip
 
 
 def logits(
-    x: Tensor, norm: Tensor, eps: float, weight: Tensor, out: Tensor, pdl: bool = False, columns: int = 16
-) -> None:
+    x: Tensor, norm: Tensor, eps: float, weight: Tensor, out: Tensor, pdl: bool = False, row_tile: int = 16,
+    columns: int = 16, programs: int = 1 << 16,
+) -> None:  # fmt: skip
     """``out`` (R, vocabulary) float32: normed ``x`` (R, hidden) @ ``weight`` (vocabulary, hidden) transposed."""
     (bucket, hidden), size = x.shape, out.shape[1]
     columns = min(columns, 32 // weight.element_size())
-    _logits_kernel[(triton.cdiv(bucket, ROW_TILE), triton.cdiv(size, columns))](
+    _logits_kernel[(triton.cdiv(bucket, row_tile), min(programs, triton.cdiv(size, columns)))](
         x, norm, weight, out, bucket, eps,
-        HIDDEN=hidden, KP=inner_tile(hidden), N=size, BM=ROW_TILE, BN=columns, S=SLICES,
+        HIDDEN=hidden, KP=inner_tile(hidden), N=size, BM=row_tile, BN=columns, S=SLICES,
         PRECISION=precision(x.device), PDL=pdl, num_warps=WARPS, launch_pdl=pdl,
     )  # fmt: skip
