@@ -143,7 +143,6 @@ class PackedFlow:
         embed = estimator.input_embed.conv_pos_embed
         self.convs: list[nn.Conv1d] = [c[0] for c in (embed.conv1, embed.conv2) if isinstance(c[0], nn.Conv1d)]
         self.proj_out = estimator.proj_out
-        self._nothing = self.x_proj.new_empty(0, config.mel_dim)
 
     def condition(self, tokens: Tensor, source: Tensor, known: Tensor, speakers: Tensor, piece: Tensor) -> Tensor:
         """What the input projection makes of all but the noisy mel: (N, dim).
@@ -162,22 +161,21 @@ class PackedFlow:
         joined = torch.cat([known, mu[source], speakers[piece]], dim=1)
         return torch.addmm(self.proj_bias, joined, self.rest_proj.t())
 
-    def known_mel(self, parts: Sequence[Part], out: Tensor) -> Tensor:
-        """The prompts' mel in its frames, zeros in the others: fills and returns ``out`` (at least N, mel)."""
-        if len(self._nothing) < len(out):
-            self._nothing = torch.zeros_like(out)
-        pieces, missing = [], len(out)
+    @staticmethod
+    def known_mel(parts: Sequence[Part], zeros: Tensor, out: Tensor | None = None) -> Tensor:
+        """The prompts' mel in its frames, of the ``zeros`` in the others up to their length: (len(zeros), mel)."""
+        pieces, missing = [], len(zeros)
         for part in parts:
-            pieces += [part.known, self._nothing[: part.rows - len(part.known)]]
+            pieces += [part.known, zeros[: part.rows - len(part.known)]]
             missing -= part.rows
-        return torch.cat([*pieces, self._nothing[:missing]], out=out)
+        return torch.cat([*pieces, zeros[:missing]], out=out)
 
     def solve(self, parts: Sequence[Part], store: PageStore | None) -> Tensor:
         """Mel (N, mel) float32 of the frames of ``parts``, one after the other, in plain torch operations."""
         rows = lay_out(parts, self.config)
         position, source, piece, _, tokens = (torch.from_numpy(y).to(self.device) for y in rows)
         speakers = torch.stack([part.speaker for part in parts])
-        known = self.known_mel(parts, speakers.new_empty(len(position), self.config.mel_dim))
+        known = self.known_mel(parts, speakers.new_zeros(len(position), self.config.mel_dim))
         still = self.condition(tokens, source, known, speakers, piece)
         x, guidance = self.noise[position], self.config.cfg_rate
         turn = self.cos[position][:, None], self.sin[position][:, None]

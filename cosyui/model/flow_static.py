@@ -116,6 +116,7 @@ class Buffers:
     """Of the largest batch; smaller ones use the front. Frames with condition come first, then those without."""
 
     meta: Tensor
+    zeros: Tensor
     known: Tensor
     speakers: Tensor
     step: Tensor
@@ -178,7 +179,7 @@ class StaticFlow:
             meta = meta.pin_memory()
         graphs = self._captured(size) if self.graphs else None
         buffers.meta[: size.ints].copy_(meta, non_blocking=True)
-        packed.known_mel(parts, buffers.known[: size.frames])
+        packed.known_mel(parts, buffers.zeros[: size.frames], out=buffers.known[: size.frames])
         torch.stack([part.speaker for part in parts], out=buffers.speakers[: len(parts)])
         if graphs is None:
             self._start(size)
@@ -207,7 +208,7 @@ class StaticFlow:
         inner = config.heads * config.dim_head
         wide = max(3 * inner, config.ff_mult * config.dim)
         row = 2 * (4 * config.dim + item * (wide + max(inner, config.dim) + config.dim + config.mel_dim))
-        return round_up(max_frames) * (row + item * (config.dim + 2 * config.mel_dim) + 4 * config.mel_dim)
+        return round_up(max_frames) * (row + item * (config.dim + 3 * config.mel_dim) + 4 * config.mel_dim)
 
     def _allocate(self, size: Size) -> Buffers:
         packed, config = self.packed, self.packed.config
@@ -218,6 +219,7 @@ class StaticFlow:
 
         return Buffers(
             meta=new(size.ints, dtype=torch.int32),
+            zeros=new(n, config.mel_dim),
             known=new(n, config.mel_dim),
             speakers=new(size.pieces, config.mel_dim),
             step=new(1, dtype=torch.int32),
