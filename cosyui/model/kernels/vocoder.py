@@ -61,7 +61,7 @@ def _sine(x):
 def _snake(x, alpha):
     near, _turns = _reduced(x * alpha)
     wave = _near_sine(near)
-    return x + tl.minimum(wave * wave, 1.0) / (alpha + 1e-9)
+    return x + tl.minimum(wave * wave, 1.0) * (1.0 / (alpha + 1e-9))
 
 
 @triton.jit
@@ -71,16 +71,19 @@ def _taps(
 ):  # fmt: skip
     """Add the convolution of one group to ``acc``; rows before the first and behind the last are zero."""
     channel = tl.arange(0, BLOCK_K)
-    blocks = cin // BLOCK_K
-    first = row + lead - (taps - 1) * dilation
-    for step in range(taps * blocks * busy):
-        tap = step // blocks
-        at = (step - tap * blocks) * BLOCK_K + channel
-        source = first + tap * dilation
+    source = row + lead - (taps - 1) * dilation
+    w_ptr += cols[None, :] * cin + channel[:, None]
+    at = 0  # and not step % blocks: a division in the loop is in the way of its loads
+    for _ in range(taps * (cin // BLOCK_K) * busy):
         mask = (source >= 0) & (source < in_rows)
-        x = tl.load(x_ptr + source[:, None] * x_row + at[None, :], mask=mask[:, None], other=0.0)
-        w = tl.load(w_ptr + (tap * cout + cols)[None, :] * cin + at[:, None])
+        x = tl.load(x_ptr + source[:, None] * x_row + (at + channel)[None, :], mask=mask[:, None], other=0.0)
+        w = tl.load(w_ptr + at)
         acc = tl.dot(x, w, acc, input_precision=PRECISION)
+        at += BLOCK_K
+        if at == cin:
+            at = 0
+            source += dilation
+            w_ptr += cout * cin
     return acc
 
 
