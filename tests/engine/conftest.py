@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,8 @@ import torch
 from cosyui.bench.make_checkpoint import make_checkpoint
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.engine import Engine
-from cosyui.engine.request import Event, Mode, PromptClip, SynthesisRequest
+from cosyui.engine.request import AudioChunk, Event, Mode, PromptClip, SynthesisRequest
+from cosyui.engine.slots import Decoded
 
 
 @pytest.fixture(scope="session")
@@ -64,3 +65,35 @@ def finish(engine: Engine, *requests: SynthesisRequest) -> list[Event]:
     while engine.has_work:
         events += engine.step()
     return events
+
+
+def pcm(events: list[Event]) -> np.ndarray:
+    return np.frombuffer(b"".join(e.pcm for e in events if isinstance(e, AudioChunk)), dtype="<i2")
+
+
+class ScriptedDecoder:
+    """Stands in for a `SlotDecoder`: segment after segment gets the next of ``scripts``, one token a step."""
+
+    free = 1
+
+    def __init__(self, scripts: Iterable[Sequence[int]]) -> None:
+        self.scripts = iter(scripts)
+        self.left: Iterator[int] | None = None
+        self.taken: list[int] = []
+
+    def join(self, *_: object) -> int:
+        self.left = iter(next(self.scripts))
+        self.taken.append(0)
+        return 0
+
+    def leave(self, slot: int) -> None:
+        self.left = None
+
+    def launch(self) -> bool:
+        return self.left is not None
+
+    def poll(self, wait: bool) -> dict[int, Decoded]:
+        assert self.left is not None
+        token = next(self.left, None)
+        self.taken[-1] += token is not None
+        return {0: Decoded([], True, False) if token is None else Decoded([token], False, False)}

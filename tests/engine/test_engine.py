@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, repeat
 
@@ -15,13 +14,8 @@ import torch
 from cosyui.engine import take as take_module
 from cosyui.engine.engine import Engine
 from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Mode, Progress, PromptClip, Started
-from cosyui.engine.slots import Decoded
 from cosyui.engine.vocoder_runner import VocoderPiece
-from tests.engine.conftest import finish, request_of
-
-
-def pcm(events: list[Event]) -> np.ndarray:
-    return np.frombuffer(b"".join(e.pcm for e in events if isinstance(e, AudioChunk)), dtype="<i2")
+from tests.engine.conftest import ScriptedDecoder, finish, pcm, request_of
 
 
 def chunks(events: list[Event]) -> list[AudioChunk]:
@@ -255,34 +249,6 @@ def test_a_model_that_follows_no_instructions_says_so(
     done = [finish(engine, request_of(clip, mode=mode))[-1] for mode in (Mode.INSTRUCT, Mode.CROSS_LINGUAL)]
     told = [isinstance(e, Finished) and any("instructions" in str(text) for text in e.stats.warnings) for e in done]
     assert told == [True, False]
-
-
-class ScriptedDecoder:
-    """Stands in for a `SlotDecoder`: segment after segment gets the next of ``scripts``, one token a step."""
-
-    free = 1
-
-    def __init__(self, scripts: Iterable[Sequence[int]]) -> None:
-        self.scripts = iter(scripts)
-        self.left: Iterator[int] | None = None
-        self.taken: list[int] = []
-
-    def join(self, *_: object) -> int:
-        self.left = iter(next(self.scripts))
-        self.taken.append(0)
-        return 0
-
-    def leave(self, slot: int) -> None:
-        self.left = None
-
-    def launch(self) -> bool:
-        return self.left is not None
-
-    def poll(self, wait: bool) -> dict[int, Decoded]:
-        assert self.left is not None
-        token = next(self.left, None)
-        self.taken[-1] += token is not None
-        return {0: Decoded([], True, False) if token is None else Decoded([token], False, False)}
 
 
 @pytest.mark.usefixtures("judged")
