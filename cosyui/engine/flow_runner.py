@@ -19,7 +19,8 @@ from torch import Tensor
 from cosyui.engine.flow_cache import PagePool
 from cosyui.engine.render import PromptFeatures
 from cosyui.model.flow import MAX_FRAMES, Flow
-from cosyui.model.flow_packed import Modulation, PackedFlow, Part
+from cosyui.model.flow_packed import PackedFlow, Part
+from cosyui.model.flow_weights import Modulation
 
 if TYPE_CHECKING:
     from cosyui.model.flow_static import StaticFlow, Tuning

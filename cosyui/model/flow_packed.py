@@ -12,7 +12,7 @@ Source: `cosyui.model.flow` and `cosyui.model.dit`, whose results these are (doc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,17 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cosyui.model.config import FlowConfig
-from cosyui.model.dit import NORM_EPS, POSITION_KERNEL, Block, DiT, time_features
+from cosyui.model.dit import NORM_EPS, POSITION_KERNEL, Block
 from cosyui.model.flow import MAX_FRAMES, Flow, time_steps
+from cosyui.model.flow_weights import SHRINK, Modulation, dispose, fuse, modulation_table
 
 HALO = POSITION_KERNEL - 1
 """Frames that a convolution sees before the first one."""
-
-SHRINK = 1 / 16
-"""Factor on what attention and feed-forward add to the residual stream while it is in the weights' dtype."""
-
-Modulation = Literal["keep", "host", "drop"]
-"""What becomes of the weights that only feed the constants: left alone, moved to the CPU, or freed."""
 
 
 class Part(NamedTuple):
@@ -68,19 +63,6 @@ class PageStore(NamedTuple):
         """Of one page of ``kv`` and of ``tails``."""
         kv = (config.steps, config.depth, 2, 2, config.chunk_frames, config.heads * config.dim_head)
         return kv, (config.steps, 2, 2, HALO, config.dim)
-
-
-class BlockWeights(NamedTuple):
-    """Of one transformer block; ``out_bias`` and ``down_bias`` are shrunk."""
-
-    qkv: Tensor
-    qkv_bias: Tensor
-    out: Tensor
-    out_bias: Tensor
-    up: Tensor
-    up_bias: Tensor
-    down: Tensor
-    down_bias: Tensor
 
 
 class Rows(NamedTuple):
@@ -134,8 +116,8 @@ class PackedFlow:
         self.noise = flow.noise[0].t().contiguous()
         self.dts = [dt for _, dt in time_steps(config.steps)]
         self.table = modulation_table(estimator, config)
-        _dispose(estimator, modulation)
-        self.blocks = [_fuse(block) for block in estimator.transformer_blocks if isinstance(block, Block)]
+        dispose(estimator, modulation)
+        self.blocks = [fuse(block) for block in estimator.transformer_blocks if isinstance(block, Block)]
         self.x_proj = proj.weight[:, : config.mel_dim].contiguous()
         self.rest_proj = proj.weight[:, config.mel_dim :].contiguous()
         self.proj_bias = proj.bias
@@ -283,54 +265,3 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> None:
     even, odd = x[..., 0::2].float(), x[..., 1::2].float()
     turned = torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1)
     x.copy_(turned.flatten(-2))
-
-
-def modulation_table(estimator: DiT, config: FlowConfig) -> Tensor:
-    """Constants of every Euler step, (steps, 6 * layers + 2, dim) float32.
-
-    Per layer shift, 1 + scale and gate of attention, then of feed-forward; last 1 + scale and shift of the output. The
-    gates undo `SHRINK`.
-    """
-    first, _, second = estimator.time_embed.time_mlp
-    assert isinstance(first, nn.Linear) and isinstance(second, nn.Linear)  # noqa: PT018
-
-    def linear(layer: nn.Linear, y: Tensor) -> Tensor:
-        return F.linear(y, layer.weight.float(), layer.bias.float())
-
-    t = torch.tensor([t for t, _ in time_steps(config.steps)], device=first.weight.device)
-    time = F.silu(linear(second, F.silu(linear(first, time_features(t)))))
-    rows = []
-    for block in estimator.transformer_blocks:
-        assert isinstance(block, Block)
-        six = linear(block.attn_norm.linear, time).view(config.steps, 6, config.dim)
-        six[:, [1, 4]] += 1
-        six[:, [2, 5]] /= SHRINK
-        rows.append(six)
-    two = linear(estimator.norm_out.linear, time).view(config.steps, 2, config.dim)
-    two[:, 0] += 1
-    return torch.cat([*rows, two], dim=1)
-
-
-def _dispose(estimator: DiT, modulation: Modulation) -> None:
-    if modulation == "keep":
-        return
-    used_up: list[nn.Module] = [estimator.time_embed, estimator.norm_out]
-    used_up += [block.attn_norm for block in estimator.transformer_blocks if isinstance(block, Block)]
-    for module in used_up:
-        for weight in module.parameters():
-            weight.data = weight.data.cpu() if modulation == "host" else weight.data.new_empty(0)
-
-
-def _fuse(block: Block) -> BlockWeights:
-    """Joins the projections of queries, keys and values; the module's become views of the joined one."""
-    attn, up, down = block.attn, block.ff.ff[0], block.ff.ff[2]
-    out = attn.to_out[0]
-    assert isinstance(up, nn.Sequential)
-    up = up[0]
-    assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear) and isinstance(out, nn.Linear)  # noqa: PT018
-    three = (attn.to_q, attn.to_k, attn.to_v)
-    weight, bias = torch.cat([y.weight.data for y in three]), torch.cat([y.bias.data for y in three])
-    for layer, w, b in zip(three, weight.chunk(3), bias.chunk(3), strict=True):
-        layer.weight.data, layer.bias.data = w, b
-    shrunk = [(layer.bias * SHRINK) for layer in (out, down)]
-    return BlockWeights(weight, bias, out.weight, shrunk[0], up.weight, up.bias, down.weight, shrunk[1])

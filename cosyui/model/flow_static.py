@@ -9,25 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from cosyui.model.dit import NORM_EPS
-from cosyui.model.flow_packed import SHRINK, PackedFlow, PageStore, Part, Rows, lay_out
+from cosyui.model.flow_meta import PAGES, Meta, Size, fill_meta, round_up
+from cosyui.model.flow_packed import PackedFlow, PageStore, Part, lay_out
+from cosyui.model.flow_weights import SHRINK
 from cosyui.model.kernels import flow as kernels
 
-PAGES = 4096
-"""Entries of the page table of a batch."""
-
 _FLOAT32_TILE = 32
-
-_TOKEN_SLACK = 8
-"""Rows of the packed tokens that a piece may need besides a token for each pair of frames."""
 
 
 @dataclass(frozen=True)
@@ -43,72 +37,6 @@ class Tuning:
     conv_stages: int = 3
     norm_warps: int = 4
     unroll: int = 1
-
-
-def round_up(frames: int) -> int:
-    """The size of a batch that takes ``frames``: eight sizes an octave, multiples of 64."""
-    step = max(64, 1 << max(0, frames.bit_length() - 4))
-    return max(64, -(-frames // step) * step)
-
-
-class Size(NamedTuple):
-    """What a batch of ``frames`` rows has room for."""
-
-    frames: int
-    tokens: int
-    pieces: int
-    tiles: int
-    block_m: int
-
-    @property
-    def ints(self) -> int:
-        return 4 * self.frames + self.tokens + kernels.TILE * self.tiles + PAGES
-
-
-class Meta(NamedTuple):
-    """Views of the array that describes a batch: as `Rows`, and ``tiles`` and ``pages`` for the kernels."""
-
-    position: Tensor
-    token: Tensor
-    piece: Tensor
-    keep: Tensor
-    tokens: Tensor
-    tiles: Tensor
-    pages: Tensor
-
-
-def fill_meta(size: Size, rows: Rows, parts: Sequence[Part]) -> NDArray[np.int32]:
-    """The array of a batch: rows that it does not fill point at something harmless and are kept nowhere."""
-    meta = np.zeros(size.ints, dtype=np.int32)
-    at = 0
-    for column, fill in ((rows.position, 0), (rows.token, 0), (rows.piece, 0), (rows.keep, -1)):
-        meta[at : at + len(column)] = column
-        meta[at + len(column) : at + size.frames] = fill
-        at += size.frames
-    meta[at : at + len(rows.tokens)] = rows.tokens
-    meta[at + len(rows.tokens) : at + size.tokens] = -1
-    at += size.tokens
-    tiles, pages = _tiles(parts, size.block_m)
-    meta[at : at + tiles.size] = tiles.reshape(-1)
-    at += kernels.TILE * size.tiles
-    meta[at : at + len(pages)] = pages
-    return meta
-
-
-def _tiles(parts: Sequence[Part], block_m: int) -> tuple[NDArray[np.int32], list[int]]:
-    """(tiles, 8), those with most keys first so that none of them is left for the end; and the page table."""
-    tiles, start = [], 0
-    pages: list[int] = []
-    for part in parts:
-        last = part.pages[-1] if part.pages else -1
-        for row in range(0, part.rows, block_m):
-            count = min(block_m, part.rows - row)
-            tiles.append((start + row, count, start, part.rows, part.past, len(pages), part.block, last))
-        pages += part.pages
-        start += part.rows
-    table = np.array(tiles, dtype=np.int32)
-    seen = np.where(table[:, 6] > 0, table[:, 0] - table[:, 2] + table[:, 4], table[:, 3])
-    return table[np.argsort(-seen, kind="stable")], pages
 
 
 @dataclass
@@ -156,14 +84,11 @@ class StaticFlow:
         self._pool: Any = None
 
     def size_of(self, frames: int, pieces: int) -> Size:
-        frames = round_up(frames)
-        most = max(8, frames // 32)
-        block_m = 64 if frames <= self.tuning.small else 128
+        block_m = 64 if round_up(frames) <= self.tuning.small else 128
         if self.packed.dtype == torch.float32:
             block_m = _FLOAT32_TILE
-        tokens = -(-frames // self.packed.config.token_mel_ratio) + _TOKEN_SLACK * most
-        size = Size(frames, tokens, most, frames // block_m + most, block_m)
-        return size if pieces <= most else self.size_of(32 * pieces, pieces)
+        size = Size.of(frames, self.packed.config.token_mel_ratio, block_m)
+        return size if pieces <= size.pieces else self.size_of(size.frames + 1, pieces)
 
     def fits(self, parts: Sequence[Part]) -> bool:
         size = self.size_of(sum(part.rows for part in parts), len(parts))
@@ -233,10 +158,6 @@ class StaticFlow:
             velocity=new(2 * n, config.mel_dim),
         )
 
-    def _meta(self, size: Size) -> Meta:
-        tiles = kernels.TILE * size.tiles
-        return Meta(*torch.split(self.buffers.meta[: size.ints], [size.frames] * 4 + [size.tokens, tiles, PAGES]))
-
     def _captured(self, size: Size) -> _Graphs:
         found = self._graphs.get(size.frames)
         if found is not None:
@@ -246,9 +167,10 @@ class StaticFlow:
         aside = torch.cuda.Stream(self.packed.device)  # type: ignore[no-untyped-call]
         aside.wait_stream(stream)
         with torch.cuda.stream(aside):
-            meta = np.zeros(size.ints, dtype=np.int32)
-            meta[3 * size.frames : 4 * size.frames + size.tokens] = -1
-            self.buffers.meta[: size.ints].copy_(torch.from_numpy(meta))
+            self.buffers.meta.zero_()
+            idle = Meta.views(self.buffers.meta, size)
+            idle.keep.fill_(-1)
+            idle.tokens.fill_(-1)
             self._start(size)
             self._step(size)
             if self._pool is None:
@@ -267,7 +189,7 @@ class StaticFlow:
 
     def _start(self, size: Size) -> None:
         """What is the same in every step, and the noise."""
-        packed, buffers, meta = self.packed, self.buffers, self._meta(size)
+        packed, buffers, meta = self.packed, self.buffers, Meta.views(self.buffers.meta, size)
         known = buffers.known[: size.frames]
         buffers.still[: size.frames] = packed.condition(meta.tokens, meta.token, known, buffers.speakers, meta.piece)
         torch.index_select(packed.noise, 0, meta.position, out=buffers.x[: size.frames])
@@ -276,7 +198,12 @@ class StaticFlow:
 
     def _step(self, size: Size) -> None:
         """One Euler step; which one the buffer ``step`` says."""
-        packed, buffers, config, meta = self.packed, self.buffers, self.packed.config, self._meta(size)
+        packed, buffers, config, meta = (
+            self.packed,
+            self.buffers,
+            self.packed.config,
+            Meta.views(self.buffers.meta, size),
+        )
         tuning, table, step, store = self.tuning, packed.table, buffers.step, self.store
         block_n = min(tuning.block_n, _FLOAT32_TILE) if packed.dtype == torch.float32 else tuning.block_n
         kv, tails = (None, None) if store is None else store

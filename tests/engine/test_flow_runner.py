@@ -32,6 +32,7 @@ CUDA = pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch
 @pytest.fixture(scope="module", params=["cpu", CUDA])
 def flow(request: pytest.FixtureRequest) -> Flow:
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False
     return load(request.param)
 
 

@@ -20,11 +20,13 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 if not (INTERPRETED or torch.cuda.is_available()):
     pytest.skip("neither Triton's interpreter nor a GPU", allow_module_level=True)
 
+from cosyui.model.flow_meta import Size, fill_meta, round_up  # noqa: E402
 from cosyui.model.flow_packed import HALO, PackedFlow, PageStore, Part, lay_out  # noqa: E402
-from cosyui.model.flow_static import Size, StaticFlow, fill_meta, round_up  # noqa: E402
+from cosyui.model.flow_static import StaticFlow  # noqa: E402
 from cosyui.model.kernels import flow as kernels  # noqa: E402
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
+torch.backends.cudnn.allow_tf32 = False
 PAGE = 40
 TOLERANCE = 2e-5
 

@@ -1,8 +1,8 @@
 """Triton kernels of the packed flow: everything in a solver step that is not a plain matrix product.
 
 A batch has ``rows`` frames with condition and as many without; a matrix of frames has both halves below each other, so
-``half`` * ``rows`` + row is a place in it. `cosyui.model.flow_static` says what each buffer holds. A tile is up to
-``block_m`` frames of one piece: eight int32 (see `TILE`). All shapes that are not powers of two are masked.
+``half`` * ``rows`` + row is a place in it. `cosyui.model.flow_static` says what each buffer holds. Tiles: see
+`cosyui.model.flow_meta.TILE`. All shapes that are not powers of two are masked.
 
 Source: attention after FlashAttention (Dao et al., arXiv:2205.14135): softmax over blocks of keys with a
 running maximum.
@@ -16,9 +16,7 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-TILE = 8
-"""Fields of a tile: first row, frames (0: nothing to do), first row of its piece, frames of the piece, frames kept
-before the piece, where the pages of those begin in the page table, block of the mask (0: none), last kept page (-1)."""
+from cosyui.model.flow_meta import TILE
 
 LOG2_E = 1.4426950408889634
 
