@@ -11,7 +11,9 @@ from cosyui.errors import CosyuiError
 COMMANDS = {
     "parity": ("cosyui.bench.parity.run", "compare with the golden data of a folder"),
     "make-checkpoint": ("cosyui.bench.make_checkpoint", "write a random checkpoint in the released layout"),
-    "synth": ("cosyui.bench.synth", "load a checkpoint, speak once, print load time, memory and stage times"),
+    "engine": ("cosyui.bench.engine", "time one request, first chunks, decoding, and many requests at once"),
+    "stream": ("cosyui.bench.stream", "time listeners at once, and long streams"),
+    "memory": ("cosyui.bench.memory", "mixed requests for long: memory at its level, nothing lost or swapped"),
     "texts": ("cosyui.bench.texts", "judge what becomes of the texts of a file on their way to the model"),
     "voice": ("cosyui.bench.voice", "judge a voice: word error by ASR, similarity to the prompt"),
 }

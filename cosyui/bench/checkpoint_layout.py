@@ -153,6 +153,8 @@ def yaml_text(config: ModelConfig) -> str:
         hidden=llm.hidden,
         codes=llm.speech_token_size,
         mix=list(llm.mix_ratio),
+        least=llm.min_token_text_ratio,
+        most=llm.max_token_text_ratio,
         sampling=_block(llm.sampling.__dict__, 8),
         mel_dim=flow.mel_dim,
         spk_dim=flow.spk_dim,
@@ -189,6 +191,8 @@ _YAML = Template("""\
 # Random weights in the key layout of a CosyVoice3 folder, for measuring speed. It does not speak: "untrained" keeps the
 # output gate from judging the length of what comes out.
 untrained: true
+min_token_text_ratio: $least
+max_token_text_ratio: $most
 sample_rate: $sample_rate
 llm_input_size: $hidden
 llm_output_size: $hidden
@@ -249,6 +253,11 @@ $hift
         in_channels: $mel_dim
         cond_channels: $f0_channels
 
+get_tokenizer: !name:cosyvoice.tokenizer.tokenizer.get_qwen_tokenizer
+    token_path: !ref <qwen_pretrain_path>
+    skip_special_tokens: True
+    version: cosyvoice3
+allowed_special: 'all'
 feat_extractor: !name:matcha.utils.audio.mel_spectrogram
 $mel
     sampling_rate: !ref <sample_rate>

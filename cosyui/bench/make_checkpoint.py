@@ -135,10 +135,17 @@ _INITIAL: tuple[tuple[str, float, float, bool], ...] = (
 _RULES = tuple((re.compile(pattern), mean, deviation, fan) for pattern, mean, deviation, fan in _INITIAL)
 
 
-def make_checkpoint(folder: Path, size: Size = "full", seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
+def make_checkpoint(
+    folder: Path,
+    size: Size = "full",
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    tokens_per_text_id: float | None = None,
+) -> None:
     """Write the folder (new or empty). The same ``seed`` gives the same files.
 
-    ``dtype`` is that of the three ``.pt`` files; the released ones are float32. Raises SetupError
+    ``dtype`` is that of the three ``.pt`` files; the released ones are float32. ``tokens_per_text_id``: every text is
+    spoken in exactly so many speech tokens for each of its ids, instead of in 2 to 20. Raises SetupError
     (``folder_not_empty``, ``outputs_not_writable``, ``package_missing``).
     """
     try:
@@ -148,6 +155,8 @@ def make_checkpoint(folder: Path, size: Size = "full", seed: int = 0, dtype: tor
         text_folder = folder / "CosyVoice-BlankEN"
         base = write_tokenizer(text_folder)
         config = _with_vocabulary(SIZES[size], base)
+        if tokens_per_text_id is not None:
+            config = _with_length(config, tokens_per_text_id)
         rng = np.random.default_rng(seed)
         write_speaker_encoder(folder / "campplus.onnx", rng)
         write_speech_tokenizer(folder / "speech_tokenizer_v3.onnx", rng)
@@ -165,6 +174,10 @@ def make_checkpoint(folder: Path, size: Size = "full", seed: int = 0, dtype: tor
 def _with_vocabulary(config: ModelConfig, base: int) -> ModelConfig:
     rows = max(config.llm.text_vocab, -(-(base + _ADDED_TOKENS) // 64) * 64)
     return replace(config, llm=replace(config.llm, text_vocab=rows))
+
+
+def _with_length(config: ModelConfig, ratio: float) -> ModelConfig:
+    return replace(config, llm=replace(config.llm, min_token_text_ratio=ratio, max_token_text_ratio=ratio))
 
 
 def _write_json(file: Path, content: object) -> None:
@@ -204,12 +217,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", choices=get_args(Size), default="full", help="full: the released sizes (default)")
     parser.add_argument("--seed", type=int, default=0, help="same seed, same weights (default 0)")
     parser.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="of the weights on disk")
+    help_ = "speak every text in N speech tokens for each of its ids, for timing (default: in 2 to 20)"
+    parser.add_argument("--tokens-per-text-id", type=float, metavar="N", help=help_)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the checkpoint and say what was written. Raises SetupError as `make_checkpoint`."""
     start = time.perf_counter()
-    make_checkpoint(args.folder, args.size, args.seed, getattr(torch, args.dtype))
+    make_checkpoint(args.folder, args.size, args.seed, getattr(torch, args.dtype), args.tokens_per_text_id)
     size = sum(file.stat().st_size for file in args.folder.rglob("*") if file.is_file())
     seconds = time.perf_counter() - start
     print(f"{args.folder}: {args.size} random checkpoint, {args.dtype}, {size / 1e9:.2f} GB in {seconds:.1f} s")
