@@ -137,9 +137,10 @@ class PackedFlow:
         present = (tokens >= 0)[:, None]
         x = self.flow.input_embedding(tokens.clamp(min=0)) * present
         ahead = F.pad(x, (0, 0, 0, look.lookahead)).unfold(0, look.lookahead + 1, 1).flatten(1)
-        y = F.leaky_relu(torch.addmm(look.conv1.bias, ahead, look.conv1.weight.flatten(1).t()), 0.01) * present
+        y = torch.addmm(look.conv1.bias, ahead, look.conv1.weight.flatten(1).t())
+        y = F.leaky_relu(y, 0.01, inplace=True).mul_(present)
         behind = F.pad(y, (0, 0, 2, 0)).unfold(0, 3, 1).flatten(1)
-        mu = torch.addmm(look.conv2.bias, behind, look.conv2.weight.flatten(1).t()) + x
+        mu = torch.addmm(look.conv2.bias, behind, look.conv2.weight.flatten(1).t()).add_(x)
         joined = torch.cat([known, mu[source], speakers[piece]], dim=1)
         return torch.addmm(self.proj_bias, joined, self.rest_proj.t())
 

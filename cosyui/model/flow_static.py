@@ -82,6 +82,7 @@ class StaticFlow:
         self.conv_weights = [_conv_weight(conv) for conv in packed.convs]
         self._graphs: dict[int, _Graphs] = {}
         self._pool: Any = None
+        self._aside: torch.cuda.Stream | None = None
 
     def size_of(self, frames: int, pieces: int) -> Size:
         block_m = 64 if round_up(frames) <= self.tuning.small else 128
@@ -128,12 +129,15 @@ class StaticFlow:
 
     @staticmethod
     def nbytes(packed: PackedFlow, max_frames: int) -> int:
-        """Bytes of the buffers, about."""
+        """Bytes of the buffers, and of what a batch takes for a moment, about."""
         config, item = packed.config, packed.dtype.itemsize
         inner = config.heads * config.dim_head
         wide = max(3 * inner, config.ff_mult * config.dim)
         row = 2 * (4 * config.dim + item * (wide + max(inner, config.dim) + config.dim + config.mel_dim))
-        return round_up(max_frames) * (row + item * (config.dim + 3 * config.mel_dim) + 4 * config.mel_dim)
+        row += item * (config.dim + 3 * config.mel_dim) + 4 * config.mel_dim
+        # The convolutions over tokens, of which there are fewer than frames.
+        row += item * (5 * config.pre_lookahead_channels + 12 * config.mel_dim)
+        return round_up(max_frames) * row
 
     def _allocate(self, size: Size) -> Buffers:
         packed, config = self.packed, self.packed.config
@@ -164,7 +168,10 @@ class StaticFlow:
             return found
         # A first run outside of the graph: kernels are compiled and libraries set up. It must not keep anything.
         stream = torch.cuda.current_stream(self.packed.device)
-        aside = torch.cuda.Stream(self.packed.device)  # type: ignore[no-untyped-call]
+        # Always on the same stream: libraries keep a workspace for each, and the graphs use this one's.
+        if self._aside is None:
+            self._aside = torch.cuda.Stream(self.packed.device)  # type: ignore[no-untyped-call]
+        aside = self._aside
         aside.wait_stream(stream)
         with torch.cuda.stream(aside):
             self.buffers.meta.zero_()
