@@ -7,6 +7,7 @@ from where the kept blocks end. The result is the same.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -64,8 +65,8 @@ class _Span(NamedTuple):
 class FlowRunner:
     """Renders batches of pieces. ``max_frames``: packed frames of a batch; ``cache_bytes``: for the pages of streams.
 
-    ``modulation``: see `PackedFlow`. On CUDA batches run as graphs on fixed buffers (`StaticFlow`); on a CPU, and for
-    sizes that the kernels do not take, in plain torch operations.
+    ``modulation``: see `PackedFlow`. On CUDA batches run as graphs on fixed buffers (`StaticFlow`); on a CPU, without
+    Triton, for packs of more than ``max_frames`` and for sizes that the kernels do not take, in plain torch operations.
     """
 
     def __init__(
@@ -89,13 +90,12 @@ class FlowRunner:
         self.max_frames = max_frames
         self.static: StaticFlow | None = None
         self._done: torch.cuda.Event | None = None
-        cuda = self.packed.device.type == "cuda"
         head = self.config.dim_head
-        if (cuda if kernels is None else kernels) and head >= 16 and head & (head - 1) == 0:
+        if (_runs_triton(self.packed.device) if kernels is None else kernels) and head >= 16 and head & (head - 1) == 0:
             from cosyui.model.flow_static import StaticFlow, Tuning
 
-            tuning = tuning or Tuning()
-            self.static = StaticFlow(self.packed, max_frames, self.pool.store, graphs and cuda, tuning)
+            graphs = graphs and self.packed.device.type == "cuda"
+            self.static = StaticFlow(self.packed, max_frames, self.pool.store, graphs, tuning or Tuning())
 
     def lane(self, max_frames: int, *, graphs: bool = True) -> FlowRunner:
         """A runner of the same weights and pages with buffers of its own, to be used on another CUDA stream.
@@ -243,3 +243,10 @@ class FlowRunner:
             return []
         tokens = max(0, len(sequence.tokens) - self.config.pre_lookahead_len)
         return sequence.pages[: self.config.token_mel_ratio * tokens // self.config.chunk_frames]
+
+
+def _runs_triton(device: torch.device) -> bool:
+    """Triton takes GPUs from Ampere on."""
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
