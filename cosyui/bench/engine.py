@@ -26,10 +26,12 @@ from cosyui.bench.rig import (
     decoder_of,
     device_memory,
     start,
+    timed,
     wait_for,
 )
 from cosyui.bench.workload import Workload
 from cosyui.engine.decode import LengthRule
+from cosyui.engine.precision import choose_device
 from cosyui.engine.request import RequestStats, SynthesisRequest
 
 CLIENTS = (1, 4, 8, 16, 32, 64, 128)
@@ -49,14 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the figures. Raises CheckpointError, SetupError or EngineError."""
-    started = start(args)
-    engine, device = started.engine, started.device
+    device = choose_device(args.device)
     report = Report("engine", device, args)
+    # Before the engine takes its share of the memory.
+    ceilings = roofline.measure(device, roofline.usual_dtype(device, args.precision))
+    started = start(args)
+    engine = started.engine
     report.add("start", "start", start_figures(started))
     if plan := engine.plan.parts:
         report.add("plan", "memory plan, MiB", {name: round(size / MIB) for name, size in plan.items()})
-    dtype = engine.model.flow.estimator.proj_out.weight.dtype
-    ceilings = roofline.measure(device, dtype)
     report.add("roofline", "what the device can do", roofline_figures(ceilings, started))
     work = Workload(engine, args.seconds, args.prompt_seconds, args.seed)
     bench = EngineBench(started, work, ceilings, args.repeats)
@@ -202,7 +205,8 @@ class EngineBench:
             done, began = dict.fromkeys(slots, 0), time.perf_counter()
             ended: set[int] = set()
             while len(ended) < batch:
-                decoder.launch()
+                while decoder.launch():  # as many as may be in flight, so that the device has no gap
+                    pass
                 for slot, decoded in decoder.poll(wait=True).items():
                     done[slot] += len(decoded.tokens)
                     if decoded.ended:
@@ -234,12 +238,13 @@ class EngineBench:
                 pass
             self.meter.reset()
             wait_for(self.device)
-            began = time.perf_counter()
-            ended = [checked(client) for client in islice(clients, 2 * width)]
-            seconds = ended[-1].ended - began
-            meter = (self.meter.flops, self.meter.flow_seconds, self.meter.frames, self.meter.batches)
+            with timed(self.engine, "_wait") as idle:
+                began = time.perf_counter()
+                ended = [checked(client) for client in islice(clients, 2 * width)]
+                seconds = ended[-1].ended - began
+            row = self._rate(width, ended, seconds) | {"host_idle": idle[0] / seconds}
             self.load.stop()
-            yield self._rate(width, ended, seconds, *meter)
+            yield row
 
     def _in_flight(self, width: int) -> Iterator[SynthesisRequest]:
         for number in count():
@@ -249,11 +254,10 @@ class EngineBench:
             name = f"{width} clients {number}"
             yield self.work.request(name, seconds=max(1.0, seconds), number=number % 64, clip=number % VOICES)
 
-    def _rate(
-        self, width: int, ended: Sequence[Client], seconds: float, flops: float, flow: float, frames: int, batches: int
-    ) -> dict[str, Any]:
+    def _rate(self, width: int, ended: Sequence[Client], seconds: float) -> dict[str, Any]:
+        meter = self.meter
         times = sorted(client.seconds for client in ended)
-        rate = flops / flow if flow else 0.0
+        rate = meter.flops / meter.flow_seconds if meter.flow_seconds else 0.0
         return {
             "clients": width,
             "requests": len(ended),
@@ -262,8 +266,9 @@ class EngineBench:
             "speech_per_s": sum(client.speech_seconds for client in ended) / seconds,
             "median_s": statistics.median(times),
             "p95_s": percentile(times, 0.95),
-            "flow_busy": flow / seconds,
-            "frames_a_batch": frames / max(1, batches),
+            "flow_busy": meter.flow_seconds / seconds,
+            "vocoder_busy": meter.vocoder_seconds / seconds,
+            "frames_a_batch": meter.frames / max(1, meter.batches),
             "flow_tflops": rate / 1e12,
             "of_matmul": rate / self.ceilings.matmul,
             "retries": sum(_stats(client).retries for client in ended),

@@ -86,24 +86,24 @@ def start(args: argparse.Namespace) -> Started:
         vram_budget=args.vram_budget * MIB,
     )
     began = time.perf_counter()
-    with _timed(engine_module, "load") as load:
+    with timed(engine_module, "load") as load:
         engine = Engine(config)
     return Started(engine, load[0], time.perf_counter() - began)
 
 
 @contextmanager
-def _timed(module: Any, name: str) -> Iterator[list[float]]:
-    """Adds up the seconds that the function ``name`` of ``module`` takes."""
+def timed(module: Any, name: str) -> Iterator[list[float]]:
+    """Adds up the seconds that the function ``name`` of a module or an object takes."""
     spent, function = [0.0], getattr(module, name)
 
-    def timed(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         began = time.perf_counter()
         try:
             return function(*args, **kwargs)
         finally:
             spent[0] += time.perf_counter() - began
 
-    setattr(module, name, timed)
+    setattr(module, name, wrapped)
     try:
         yield spent
     finally:
@@ -118,7 +118,7 @@ def resample_without_soxr() -> None:
 
 def decoder_of(engine: Engine) -> SlotDecoder:
     """What decodes for an engine; only to be used while it has no work."""
-    return cast("SlotDecoder", getattr(engine, "stages", engine).decoding.decoder)
+    return cast("SlotDecoder", engine.stages.decoding.decoder)
 
 
 def wait_for(device: torch.device) -> None:

@@ -35,8 +35,17 @@ def measure(device: torch.device, dtype: torch.dtype) -> Ceilings:
     """The ceilings, with the memory for it given back."""
     ceilings = _measure(device, dtype)
     if device.type == "cuda":
+        cast("Any", torch._C)._cuda_clearCublasWorkspaces()
         torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
     return ceilings
+
+
+def usual_dtype(device: torch.device, precision: str) -> torch.dtype:
+    """In which the ceiling of the products is taken; bfloat16 and float16 have the same."""
+    if precision == "auto":
+        precision = "bfloat16" if device.type == "cuda" else "float32"
+    return cast("torch.dtype", getattr(torch, precision))
 
 
 def _measure(device: torch.device, dtype: torch.dtype) -> Ceilings:
