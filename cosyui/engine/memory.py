@@ -63,9 +63,10 @@ def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
     total = torch.cuda.get_device_properties(model.device).total_memory
     budget = min(budget or int(DEFAULT_SHARE * total), total)
     torch.cuda.set_per_process_memory_fraction(budget / total, model.device)
-    weights = torch.cuda.memory_allocated(model.device)
+    weights = weight_bytes(model)
     left = budget - weights - OVERHEAD
-    slot = SlotDecoder.nbytes(model.config.llm, 1, SLOT_POSITIONS, model.llm.dtype)
+    one, two = (SlotDecoder.nbytes(model.config.llm, n, SLOT_POSITIONS, model.llm.dtype) for n in (1, 2))
+    slot = two - one
     flow_frame = flow_frame_bytes(model)
     vocoder_frame = vocoder_bytes(model.config.vocoder, 1, model.vocoder.conv_post.weight.dtype)
     slots = _fit(SHARES["kv"] * left, slot, 1, MOST_SLOTS)
@@ -75,7 +76,7 @@ def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
     parts = {
         "weights": weights,
         "overhead": OVERHEAD,
-        "kv slots": (slots + 1) * slot,
+        "kv slots": one + (slots - 1) * slot,
         "flow batches": (flow + urgent) * flow_frame,
         "vocoder batch": vocoder * vocoder_frame,
     }
@@ -90,11 +91,19 @@ def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
     return MemoryPlan(budget, parts, slots, SLOT_POSITIONS, flow, urgent, vocoder, cache)
 
 
+def weight_bytes(model: CosyVoice3) -> int:
+    """Of the weights that stay on the device: without the text table, and what only feeds the flow's constants."""
+    estimator = model.flow.estimator
+    used_up = [estimator.time_embed, estimator.norm_out, *(block.attn_norm for block in estimator.blocks)]
+    gone = sum(weight.nbytes for module in used_up for weight in module.parameters())
+    return torch.cuda.memory_allocated(model.device) - gone - model.llm.qwen.embed_tokens.weight.nbytes
+
+
 def flow_frame_bytes(model: CosyVoice3) -> int:
-    """Activations of one mel frame in the flow's solver, both rows of the guidance."""
-    config, wide = model.config.flow, model.flow.estimator.proj_out.weight.element_size()
-    inner = config.heads * config.dim_head
-    return 2 * (config.dim * (4 + 3 * wide) + wide * (4 * inner + config.ff_mult * config.dim) + 6 * 4 * config.mel_dim)
+    """Buffers of the flow for one packed mel frame, both rows of the guidance."""
+    from cosyui.model.flow_static import StaticFlow
+
+    return StaticFlow.nbytes(model.config.flow, model.flow.estimator.proj_out.weight.dtype, 1024) // 1024
 
 
 def _fit(share: float, each: int, least: int, most: int) -> int:

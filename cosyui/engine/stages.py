@@ -15,6 +15,7 @@ from cosyui.engine.slots import SlotDecoder
 from cosyui.engine.token_stream import Decoding
 from cosyui.engine.vocoder_runner import VocoderRunner
 from cosyui.model.cosyvoice3 import CosyVoice3, load_flow, load_llm, load_vocoder
+from cosyui.model.flow_meta import sizes
 
 
 class Stages:
@@ -51,6 +52,9 @@ class Stages:
             plan.slot_positions,
             plan.flow_frames,
         )
+        if on_cuda:
+            for lane in lanes:
+                warm_up(lane)
         half = torch.float32 not in (self.flow.packed.dtype, model.vocoder.conv_post.weight.dtype)
         self.rendering = RenderQueue(lanes, (lambda: self.safe.lane) if half else None)
 
@@ -60,3 +64,11 @@ class Stages:
         if "decoding" in vars(self.safe) and self.safe.decoding.busy:
             moved = self.safe.decoding.advance() or moved
         return moved
+
+
+def warm_up(lane: RenderLane) -> None:
+    """Compile the kernels and record the graphs of every size of batch, so that no request waits for it."""
+    with torch.cuda.stream(lane.stream):
+        lane.vocoder.warm_up()
+        for frames in sizes(lane.flow.max_frames):
+            lane.flow.warm(frames)

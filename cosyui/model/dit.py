@@ -185,6 +185,10 @@ class DiT(nn.Module):
         self.norm_out = AdaLayerNorm(config.dim, 2)
         self.proj_out = nn.Linear(config.dim, config.mel_dim)
 
+    @property
+    def blocks(self) -> list[Block]:
+        return [block for block in self.transformer_blocks if isinstance(block, Block)]
+
     def forward(
         self, x: Tensor, mu: Tensor, t: Tensor, spks: Tensor, cond: Tensor, mask: Tensor | None = None
     ) -> Tensor:

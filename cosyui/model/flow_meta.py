@@ -30,6 +30,11 @@ def round_up(frames: int) -> int:
     return max(64, -(-frames // step) * step)
 
 
+def sizes(max_frames: int) -> list[int]:
+    """All sizes of batches up to ``max_frames``, largest first."""
+    return sorted({round_up(frames) for frames in range(64, max_frames + 1, 64)}, reverse=True)
+
+
 class Size(NamedTuple):
     """What a batch of ``frames`` rows has room for."""
 

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cosyui.model.config import FlowConfig
 from cosyui.model.dit import NORM_EPS
 from cosyui.model.flow_meta import PAGES, Meta, Size, fill_meta, round_up
 from cosyui.model.flow_packed import PackedFlow, PageStore, Part, lay_out
@@ -128,9 +129,9 @@ class StaticFlow:
         return self.tuning.unroll if steps % self.tuning.unroll == 0 else 1
 
     @staticmethod
-    def nbytes(packed: PackedFlow, max_frames: int) -> int:
+    def nbytes(config: FlowConfig, dtype: torch.dtype, max_frames: int) -> int:
         """Bytes of the buffers, and of what a batch takes for a moment, about."""
-        config, item = packed.config, packed.dtype.itemsize
+        item = dtype.itemsize
         inner = config.heads * config.dim_head
         wide = max(3 * inner, config.ff_mult * config.dim)
         row = 2 * (4 * config.dim + item * (wide + max(inner, config.dim) + config.dim + config.mel_dim))
