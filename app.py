@@ -1,4 +1,4 @@
-"""The server: settings, engine client, service, health routes and page, put together on one port."""
+"""The server: settings, engines, service, health routes and page, put together on one port."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from fastapi import FastAPI
 from cosyui import __version__
 from cosyui.api.health import health_router
 from cosyui.errors import CosyuiError, SetupError
-from cosyui.host.client import EngineClient
 from cosyui.host.config import HostConfig
+from cosyui.host.devices import find_devices
+from cosyui.host.pool import EnginePool
 from cosyui.ops.logs import log, setup_logging
 from cosyui.service.clips import ClipStore
 from cosyui.service.outputs import OutputStore
@@ -109,7 +110,9 @@ def listen(settings: Settings) -> socket.socket:
         raise SetupError("setting_invalid", f"Cannot listen on {where}: {error.strerror}.") from None
 
 
-def build(settings: Settings, outputs: OutputStore) -> tuple[FastAPI, Callable[[], Coroutine[Any, Any, None]]]:
+def build(
+    settings: Settings, outputs: OutputStore, devices: Sequence[str] = ()
+) -> tuple[FastAPI, Callable[[], Coroutine[Any, Any, None]]]:
     """The whole application, whose lifespan starts and stops the service, and the farewell of its page."""
     from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
     from cosyui.ui.shell import Shell
@@ -117,7 +120,7 @@ def build(settings: Settings, outputs: OutputStore) -> tuple[FastAPI, Callable[[
 
     service = SynthesisService(
         settings,
-        EngineClient(HostConfig.from_settings(settings)),
+        EnginePool(HostConfig.from_settings(settings).on_devices(devices)),
         outputs,
         ClipStore.from_settings(settings),
         find_transcriber(settings.transcriber),
@@ -146,18 +149,19 @@ def serve(settings: Settings, only_check: bool) -> int:
     """Run until a signal comes, or end at once with all that a start needs checked; the exit code.
 
     Raises:
-        SetupError: the port, the output folder or the lexicon cannot be used.
+        SetupError: the port, the output folder, the lexicon or the GPUs cannot be used.
     """
     outputs = OutputStore(settings.outputs_dir)
     outputs.check()
     if settings.lexicon:
         Lexicon.load(settings.lexicon)  # the engine's process reads it for itself; what is wrong with it is told now
     with contextlib.closing(listen(settings)) as listener, tempfile.TemporaryDirectory(prefix="cosyui-") as uploads:
+        devices = find_devices(settings)
         if only_check:
             return 0
         # Gradio's own folder for uploads would be one for all users of the machine.
         os.environ["GRADIO_TEMP_DIR"] = uploads
-        app, farewell = build(settings, outputs)
+        app, farewell = build(settings, outputs, devices)
         config = uvicorn.Config(
             app,
             log_config=None,

@@ -87,6 +87,7 @@ def load_and_speak(settings: Settings, folder: Path) -> None:
         device=settings.device,
         precision=settings.precision,
         threads=settings.threads,
+        vram_budget=settings.vram_budget,
     )
     try:
         engine = Engine(config)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -20,6 +21,20 @@ from cosyui.errors import SetupError
 from cosyui.speech.text.screen import MAX_INSTRUCTION_CHARS, MAX_TRANSCRIPT_CHARS
 
 PREFIX = "COSYUI_"
+UNITS = {"": 1 << 20, "mb": 10**6, "mib": 1 << 20, "gb": 10**9, "gib": 1 << 30}
+SMALLEST_BUDGET = 256 << 20
+"""No checkpoint fits into less; a number below it is one whose unit was forgotten."""
+
+
+def memory_size(given: Any) -> int:
+    """Bytes of ``6144`` (MiB), ``6GB``, ``5.5 GiB``; nothing is 0. Raises ValueError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?|) ?([a-z]*)", str(given).strip().lower())
+    if match is None or match[2] not in UNITS or (match[2] and not match[1]):
+        raise ValueError("write a number of MiB, or one with a unit: 6144, 6GB or 6GiB")
+    size = int(float(match[1] or 0) * UNITS[match[2]])
+    if 0 < size < SMALLEST_BUDGET:
+        raise ValueError("that is too little for any model; a number without unit is MiB, so write 6GiB for six GiB")
+    return size
 
 
 class Settings(BaseSettings):
@@ -34,11 +49,20 @@ class Settings(BaseSettings):
     model: str = Field("embedded", min_length=1, description="'embedded', a folder, hf:<repo> or modelscope:<id>")
     llm_file: str = Field("llm.pt", pattern=r"^[\w.-]+\.pt$", description="speech-token LLM file of the checkpoint")
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:<number>")
+    devices: str = Field(
+        "",
+        pattern=r"^(|all|\d+( ?, ?\d+)*)$",
+        description="several GPUs, one engine each: all, or numbers as in 0,1; empty for the one of 'device'",
+    )
+    vram_budget: Annotated[int, BeforeValidator(memory_size)] = Field(
+        0, description="GPU memory that each engine may use: MiB, or with a unit as in 6GB; 0 for four fifths of it"
+    )
     precision: Precision = Field("auto", description="number format of the network's weights")
     threads: int = Field(0, ge=0, le=256, description="CPU threads of the engine; 0 leaves the default")
     prompt_cache_mb: int = Field(64, ge=0, le=65536, description="bound of the cache of prompt features, MiB")
     lexicon: Path | None = Field(None, description="file of own pronunciations, one 'word = marks' a line")
     fake_directives: str = Field("", description="what the fake engine does with every request, as [fake:slow]")
+    fake_places: int = Field(1, ge=1, le=1024, description="how many requests the fake engine works on at once")
     fake_release_file: Path | None = Field(None, description="held requests of the fake engine end once it exists")
 
     # the listener
@@ -108,6 +132,15 @@ class Settings(BaseSettings):
             raise ValueError("COSYUI_CLIP_MIN_SECONDS must not be more than COSYUI_CLIP_MAX_SECONDS")
         return self
 
+    @model_validator(mode="after")
+    def _one_way_to_devices(self) -> Self:
+        if self.devices and self.device != "auto":
+            raise ValueError("COSYUI_DEVICE is for one device and COSYUI_DEVICES for several: set one of them")
+        numbers = [int(number) for number in self.devices.split(",") if number.strip().isdecimal()]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"COSYUI_DEVICES={self.devices} names a GPU twice; each has one engine")
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -130,7 +163,8 @@ class Settings(BaseSettings):
         if allowed and all(isinstance(choice, str) for choice in allowed):
             what = "allowed are " + ", ".join(map(repr, allowed))
         else:
-            reason = detail["msg"][:1].lower() + detail["msg"][1:]
+            message = detail["msg"].removeprefix("Value error, ")
+            reason = message[:1].lower() + message[1:]
             what = f"{reason} ({field.description})"
         secret = field.annotation is SecretStr or SecretStr in allowed
         value = "the given value" if secret else f"{str(values.get(name))[:80]!r}"

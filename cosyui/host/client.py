@@ -18,8 +18,8 @@ from cosyui.ops.logs import log
 
 logger = logging.getLogger(__name__)
 
-ATTEMPTS = 2
-"""A request is started at most this often: once more after the death of the process."""
+DEATHS, MOST_DEATHS = 2, 4
+"""So many deaths of its process end a request: those that it seems to be to blame for, and any."""
 
 
 class EngineClient:
@@ -28,11 +28,13 @@ class EngineClient:
     ``state``: ``starting`` (the model loads), ``ready``, ``restarting`` (died, a new one comes), ``broken`` (cannot be
     loaded or dies again and again: see ``problem`` and ``last_words``), ``stopped``. ``facts`` are those of the last
     load, ``latest_stats`` those of at most half a second ago while the engine works. ``on_change`` is called after
-    each change of ``state``.
+    each change of ``state``. ``number`` tells engines apart. ``on_leave`` is asked for each request that is left
+    without a process; True means that somebody else takes care of it.
     """
 
-    def __init__(self, config: HostConfig, policy: RestartPolicy | None = None) -> None:
+    def __init__(self, config: HostConfig, policy: RestartPolicy | None = None, number: int = 0) -> None:
         self._config = config
+        self.number = number
         self._deaths = Deaths(policy if policy is not None else RestartPolicy())
         self._streams: dict[str, Stream] = {}
         self._process: EngineProcess | None = None
@@ -43,6 +45,7 @@ class EngineClient:
         self._loaded = False
         self._stats_waiters: list[asyncio.Future[EngineStats | None]] = []
         self.on_change: Callable[[], None] = lambda: None
+        self.on_leave: Callable[[Stream], bool] = lambda stream: False
         self.state: EngineState = "stopped"
         self.facts: EngineFacts | None = None
         self.problem: CosyuiError | None = None
@@ -54,6 +57,11 @@ class EngineClient:
     def pid(self) -> int | None:
         """Of the living process, None between two."""
         return self._process.pid if self._process is not None else None
+
+    @property
+    def device(self) -> str:
+        """As it was asked for: ``auto``, ``cuda:1``."""
+        return self._config.engine.device
 
     async def start(self) -> None:
         """Start the process and its supervision; returns before the model is loaded (see `wait_until`)."""
@@ -76,24 +84,37 @@ class EngineClient:
         """Submit a request and follow it to its end: exactly one Finished, Failed or Cancelled comes last.
 
         While the engine loads or restarts, this waits. Closing the iterator cancels the request. If the process dies,
-        the request is handed to the next one once, and audio that was already delivered is not repeated (the same seed
-        makes the same audio); after that it ends with Failed ``engine_died``.
+        the request is handed to the next one, and audio that was already delivered is not repeated (the same seed
+        makes the same audio); if it seems to be what kills the process, it ends with Failed ``engine_died``.
         """
         if request.id in self._streams:
             raise ValueError(f"request {request.id} is already running")
         stream = Stream(request)
-        self._streams[request.id] = stream
+        self.take_in(stream)
         try:
-            if self.state in ("broken", "stopped"):
-                stream.fail(self._reason())
-            elif self.state == "ready":
-                self._hand_over(stream)
             while not stream.drained:
                 yield await stream.next()
         finally:
-            del self._streams[request.id]
-            if not stream.ended and stream.in_engine and self._process is not None:
-                self._process.send(Cancel(request.id))
+            self.let_go(stream)
+
+    def take_in(self, stream: Stream) -> None:
+        """Work on a request that somebody else follows and lets go when it has ended."""
+        self._streams[stream.request.id] = stream
+        if self.state in ("broken", "stopped"):
+            stream.fail(self._reason())
+        elif self.state == "ready":
+            self._hand_over(stream)
+
+    def let_go(self, stream: Stream) -> None:
+        """Forget a request that was taken in; one that has not ended is cancelled in the engine."""
+        del self._streams[stream.request.id]
+        if not stream.ended and stream.in_engine and self._process is not None:
+            self._process.send(Cancel(stream.request.id))
+
+    @property
+    def unfinished(self) -> list[Stream]:
+        """The requests that have not ended."""
+        return [stream for stream in self._streams.values() if not stream.ended]
 
     async def cancel(self, request_id: str) -> None:
         """End a request with Cancelled, at once for its reader; unknown ids are ignored."""
@@ -163,8 +184,8 @@ class EngineClient:
             self._break(EngineError("engine_died", message))
             return None
         self._process, self._loaded = process, False
-        process.send(Start(self._config, self._in_flight()))
-        log(logger, logging.INFO, "engine_started", pid=process.pid, kind=self._config.kind)
+        process.send(Start(self._config))
+        log(logger, logging.INFO, "engine_started", pid=process.pid, kind=self._config.kind, device=self.device)
         return process
 
     def _after(self, process: EngineProcess) -> float | None:
@@ -182,19 +203,29 @@ class EngineClient:
         if pause is None:
             words = f" Its last words: {self.last_words[-1][:200]}" if self.last_words else ""
             message = f"The engine keeps dying (the last time it {end}) and is no longer started.{words}"
-            self._break(EngineError("engine_died", message))
+            self._break(EngineError("engine_died", message), end)
             return None
         self._set_state("restarting")
-        for stream in list(self._streams.values()):
-            if stream.in_engine and not stream.ended:
-                self._survive(stream, end)
+        self._survive(end, counts=not asked)
         return pause
 
-    def _survive(self, stream: Stream, end: str) -> None:
-        stream.in_engine = False
-        if stream.attempts >= ATTEMPTS:
-            message = f"The engine's process {end} twice while it worked on this text. Try another text or clip."
-            stream.fail(EngineError("engine_died", message))
+    def _survive(self, end: str, *, counts: bool = True) -> None:
+        """End the request that is to blame for the death; all others wait for an engine, here or elsewhere.
+
+        It is the one that was started again and did not get any further, or the one that was alone, both times. An
+        end that was asked for does not count.
+        """
+        inside = [stream for stream in self.unfinished if stream.in_engine]
+        blamed = [stream for stream in inside if stream.on_trial or len(inside) == 1]
+        for stream in inside:
+            stream.in_engine = False
+            stream.deaths += counts
+            if stream.deaths >= (DEATHS if stream in blamed else MOST_DEATHS):
+                message = f"The engine's process {end} twice while it worked on this text. Try another text or clip."
+                stream.fail(EngineError("engine_died", message))
+        for stream in self.unfinished:
+            if self.on_leave(stream):
+                del self._streams[stream.request.id]
 
     async def _pause(self, seconds: float) -> None:
         self._hurry.clear()
@@ -204,17 +235,17 @@ class EngineClient:
         except TimeoutError:
             return
 
-    def _break(self, problem: CosyuiError) -> None:
+    def _break(self, problem: CosyuiError, end: str = "ended") -> None:
         self.problem = problem
         log(logger, logging.ERROR, "engine_broken", code=problem.code, reason=problem.message)
         self._set_state("broken")
+        self._survive(end)
         self._end_all(problem)
 
     def _end_all(self, problem: CosyuiError) -> None:
         self._answer_stats(None)
-        for stream in self._streams.values():
-            if not stream.ended:
-                stream.fail(problem)
+        for stream in self.unfinished:
+            stream.fail(problem)
 
     # messages
 
@@ -223,8 +254,8 @@ class EngineClient:
             case Ready():
                 self.facts, self._loaded = message.facts, True
                 self._set_state("ready")
-                for stream in list(self._streams.values()):
-                    if not stream.in_engine and not stream.ended:
+                for stream in self.unfinished:
+                    if not stream.in_engine:
                         self._hand_over(stream)
             case LoadFailed():
                 self.problem = message.error
@@ -239,11 +270,8 @@ class EngineClient:
 
     def _hand_over(self, stream: Stream) -> None:
         assert self._process is not None
-        stream.begin()
-        self._process.send(Submit(stream.request))
-
-    def _in_flight(self) -> tuple[str, ...]:
-        return tuple(stream.request.id for stream in self._streams.values() if stream.attempts > 0)
+        stream.begin(self.number)
+        self._process.send(Submit(stream.request, again=stream.deaths > 0))
 
     def _answer_stats(self, stats: EngineStats | None) -> None:
         waiters, self._stats_waiters = self._stats_waiters, []

@@ -151,13 +151,17 @@ class _Take:
 
 
 class FakeEngine:
-    """See `cosyui.engine.base.EngineProtocol`. ``retried``: requests that already killed a process once."""
+    """See `cosyui.engine.base.EngineProtocol`. ``retried``: requests that were in a process when it ended.
+
+    Its speed is that of one request after the other: those in work take turns, one chunk each.
+    """
 
     def __init__(self, config: HostConfig, retried: Container[str] = ()) -> None:
         self._script = config.fake
         self._orders = directives(config.fake.directives)
         self._retried = retried
-        self._lanes: Lanes[_Take] = Lanes()
+        self._lanes: Lanes[_Take] = Lanes(config.fake.places)
+        self._turn = 0
         self._dropped: list[Event] = []
         self._finished = self._failed = 0
         if "load_error" in self._orders:
@@ -174,6 +178,7 @@ class FakeEngine:
             parameters={},
             memory={},
             load_seconds=0.0,
+            places=config.fake.places,
         )
 
     def submit(self, request: SynthesisRequest) -> None:
@@ -194,9 +199,10 @@ class FakeEngine:
         if self._dropped:
             events, self._dropped = self._dropped, []
             return events
-        take = next(iter(self._lanes.running()), None)
-        if take is None:
+        running = self._lanes.running()
+        if not running:
             return []
+        take = running[self._turn % len(running)]
         began = time.monotonic()
         if take.begun:
             trouble = self._trouble(take)
@@ -204,9 +210,13 @@ class FakeEngine:
         else:
             take.begun = True
             events = [Started(take.request.id, max(1, take.segments))]
-        take.seconds += time.monotonic() - began
-        if take.at_border and self._lanes.find(take.request.id) is take:
-            self._lanes.border(take)
+        spent = time.monotonic() - began
+        for other in running:
+            other.seconds += spent
+        if self._lanes.find(take.request.id) is take:
+            self._turn += 1
+            if take.at_border:
+                self._lanes.border(take)
         return events
 
     def stats(self) -> EngineStats:

@@ -11,15 +11,17 @@ from cosyui.host.config import HostConfig
 
 @dataclass(frozen=True)
 class Start:
-    """First command. ``retried`` are the requests that were in the engine when the process before this one ended."""
+    """First command."""
 
     config: HostConfig
-    retried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Submit:
+    """``again``: an engine's process ended while it worked on this request."""
+
     request: SynthesisRequest
+    again: bool = False
 
 
 @dataclass(frozen=True)

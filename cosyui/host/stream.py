@@ -9,28 +9,40 @@ from dataclasses import dataclass, replace
 from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Progress, Started, SynthesisRequest
 from cosyui.errors import CosyuiError
 from cosyui.ops.logs import log
+from cosyui.speech.estimate import speech_seconds
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class HandedOver:
-    """A loaded engine has been given the request; ``attempt`` is 2 when the process died and it starts again."""
+    """A loaded engine has been given the request; ``attempt`` is 2 when the process died and it starts again.
+
+    ``engine`` is the number of the engine that has it from now on.
+    """
 
     request_id: str
     attempt: int
+    engine: int = 0
 
 
 class Stream:
-    """``in_engine``: the living process has it. After a second start, delivered samples are skipped."""
+    """``in_engine``: the living process has it. After a second start, delivered samples are skipped.
+
+    ``deaths``: how often a process ended, unasked, while it was in it.
+    """
 
     def __init__(self, request: SynthesisRequest) -> None:
         self.request = request
         self.attempts = 0
+        self.deaths = 0
         self.in_engine = False
         self.ended = False
         self._events: asyncio.Queue[Event | HandedOver] = asyncio.Queue()
+        self._expected = speech_seconds(request.text, request.speed)
+        self._spoken = 0.0
         self._started = False
+        self._proven = True
         self._delivered = 0
         self._skip = 0
         self._chunks = 0
@@ -40,15 +52,27 @@ class Stream:
         """The final event has been read."""
         return self.ended and self._events.empty()
 
+    @property
+    def ahead_seconds(self) -> float:
+        """Estimated seconds of speech that an engine still has to make."""
+        return max(0.0, self._expected - self._spoken)
+
+    @property
+    def on_trial(self) -> bool:
+        """Started again and not yet further than it was when its process died: it may be what killed it."""
+        return self.in_engine and not self._proven
+
     async def next(self) -> Event | HandedOver:
         return await self._events.get()
 
-    def begin(self) -> None:
+    def begin(self, engine: int = 0) -> None:
         """It goes into an engine, for the first time or again."""
         self.attempts += 1
         self.in_engine = True
+        self._proven = not self.deaths
+        self._spoken = 0.0
         self._skip = self._delivered
-        self._events.put_nowait(HandedOver(self.request.id, self.attempts))
+        self._events.put_nowait(HandedOver(self.request.id, self.attempts, engine))
 
     def take(self, event: Event) -> None:
         """An event from the engine."""
@@ -60,6 +84,7 @@ class Stream:
                     self._started = True
                     self._events.put_nowait(event)
             case Progress():
+                self._spoken = max(self._spoken, event.speech_seconds)
                 self._events.put_nowait(event)
             case AudioChunk():
                 self._take_chunk(event)
@@ -83,6 +108,7 @@ class Stream:
         self._skip -= skipped
         pcm = chunk.pcm[2 * skipped :]
         if pcm:
+            self._proven = True
             self._delivered += len(pcm) // 2
             self._events.put_nowait(AudioChunk(chunk.request_id, self._chunks, pcm))
             self._chunks += 1

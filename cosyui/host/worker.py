@@ -13,10 +13,12 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Container
 from typing import BinaryIO
 
 from cosyui.engine.base import EngineProtocol
 from cosyui.errors import CosyuiError, EngineError
+from cosyui.host.config import HostConfig
 from cosyui.host.messages import (
     AskStats,
     Cancel,
@@ -43,6 +45,7 @@ class Worker:
         self.inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._out = out
         self._told = 0.0
+        self._retried: set[str] = set()
 
     def run(self) -> None:
         """Load, then serve until Shutdown."""
@@ -50,7 +53,7 @@ class Worker:
         assert isinstance(start, Start)
         setup_logging(start.config.log_level)
         try:
-            engine = build(start)
+            engine = build(start.config, self._retried)
         except CosyuiError as error:
             self._send(LoadFailed(error))
             return
@@ -75,6 +78,8 @@ class Worker:
                 continue
             match command:
                 case Submit():
+                    if command.again:
+                        self._retried.add(command.request.id)
                     engine.submit(command.request)
                 case Cancel():
                     engine.cancel(command.request_id)
@@ -99,15 +104,15 @@ class Worker:
         self._out.flush()
 
 
-def build(start: Start) -> EngineProtocol:
+def build(config: HostConfig, retried: Container[str]) -> EngineProtocol:
     """The engine that the configuration asks for; the real one is imported only here, because it brings PyTorch."""
-    if start.config.kind == "fake":
+    if config.kind == "fake":
         from cosyui.host.fake import FakeEngine
 
-        return FakeEngine(start.config, start.retried)
+        return FakeEngine(config, retried)
     from cosyui.engine.engine import Engine
 
-    engine: EngineProtocol = Engine(start.config.engine)
+    engine: EngineProtocol = Engine(config.engine)
     return engine
 
 

@@ -6,7 +6,7 @@ Every NVML call may fail (no driver, WSL, MIG, a GPU that fell off the bus): the
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,10 @@ class ProcessSample:
 
 @dataclass(frozen=True)
 class MachineSample:
-    """Memory in bytes; ``gpus`` is empty on a machine without NVIDIA GPU or driver."""
+    """Memory in bytes; ``engine`` is the sum over the engines' processes, with the id of the first.
+
+    ``gpus`` is empty on a machine without NVIDIA GPU or driver.
+    """
 
     process: ProcessSample
     engine: ProcessSample | None
@@ -95,16 +98,16 @@ class Monitor:
     def __init__(self, nvml: Nvml | None = None) -> None:
         self._nvml = nvml if nvml is not None else Nvml()
         self._own = psutil.Process()
-        self._engine: psutil.Process | None = None
+        self._engines: dict[int, psutil.Process] = {}
 
-    def sample(self, engine_pid: int | None = None) -> MachineSample:
-        """One sample; ``engine_pid`` is the engine's process, if there is one. Takes about a millisecond."""
+    def sample(self, *engine_pids: int) -> MachineSample:
+        """One sample; ``engine_pids`` are the engines' processes. Takes about a millisecond."""
         memory = psutil.virtual_memory()
         own = _process(self._own)
         assert own is not None
         return MachineSample(
             process=own,
-            engine=self._engine_sample(engine_pid),
+            engine=self._engine_sample(engine_pids),
             ram_total=memory.total,
             ram_available=memory.available,
             cpu_percent=psutil.cpu_percent(),
@@ -112,20 +115,27 @@ class Monitor:
             gpus=self._nvml.gpus(),
         )
 
-    def _engine_sample(self, pid: int | None) -> ProcessSample | None:
-        if pid is None:
-            self._engine = None
+    def _engine_sample(self, pids: Sequence[int]) -> ProcessSample | None:
+        self._engines = {pid: process for pid in pids if (process := self._engines.get(pid) or _find(pid)) is not None}
+        samples = [sample for process in self._engines.values() if (sample := _process(process)) is not None]
+        if not samples:
             return None
-        if self._engine is None or self._engine.pid != pid:
-            try:
-                self._engine = psutil.Process(pid)
-            except psutil.Error:
-                self._engine = None
-                return None
-        return _process(self._engine)
+        return ProcessSample(
+            samples[0].pid,
+            sum(sample.rss for sample in samples),
+            sum(sample.cpu_percent for sample in samples),
+            sum(sample.threads for sample in samples),
+        )
 
     def close(self) -> None:
         self._nvml.close()
+
+
+def _find(pid: int) -> psutil.Process | None:
+    try:
+        return psutil.Process(pid)
+    except psutil.Error:
+        return None
 
 
 def _process(process: psutil.Process) -> ProcessSample | None:

@@ -9,7 +9,7 @@ from collections import Counter
 
 from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Progress, Started
 from cosyui.errors import CosyuiError, EngineError, InputError
-from cosyui.host.client import EngineClient
+from cosyui.host.pool import EnginePool
 from cosyui.host.stream import HandedOver
 from cosyui.ops.logs import log
 from cosyui.service.admission import AdmissionQueue
@@ -18,6 +18,11 @@ from cosyui.service.types import Chunk, Done, Problem, Result, Running, Stopped,
 
 logger = logging.getLogger(__name__)
 
+TELL_EVERY = 0.25
+"""Seconds between two updates of all that wait and run; in between only the one that moves is told."""
+QUIET_SHARE, EXTEND_SHARE = 0.1, 0.02
+"""Of the limit of time: an engine that was silent for that long hangs; and how exactly the limit is kept."""
+
 
 class Drive:
     """Runs jobs; ``jobs`` are the unfinished ones, ``outcomes`` counts how the others ended (see `Job.outcome`).
@@ -25,11 +30,13 @@ class Drive:
     ``timeout``: seconds that the engine may take for a short take, or be silent while it has a long job.
     """
 
-    def __init__(self, queue: AdmissionQueue, client: EngineClient, timeout: float) -> None:
+    def __init__(self, queue: AdmissionQueue, client: EnginePool, timeout: float) -> None:
         self._queue = queue
         self._client = client
         self._timeout = timeout
         self._limits: dict[Job, asyncio.Timeout] = {}
+        self._heard: dict[int, float] = {}
+        self._told = 0.0
         self.jobs: dict[str, Job] = {}
         self.outcomes: Counter[str] = Counter()
 
@@ -66,18 +73,33 @@ class Drive:
         self._log(job)
         job.mailbox.put(job.final)
 
+    def engines_changed(self) -> None:
+        """An engine got ready, or is not any more: there may be more places, or fewer."""
+        if self._client.places:  # while all of them start again, those that have a place keep it
+            self._queue.set_places(self._client.places)
+        self.announce()
+
     def announce(self) -> None:
         """Tell every waiting job its position and ETA, and every running one how far it is."""
+        self._told = Clock()
+        self._clock()
         engine = self._client.state
-        for job in self._queue.waiting:
-            eta = self._queue.eta(job) if engine == "ready" else None
-            job.mailbox.put(Waiting(self._queue.position(job), eta, engine))
+        for job, (position, eta) in self._queue.outlook().items():
+            job.mailbox.put(Waiting(position, eta if engine == "ready" else None, engine))
         for job in self._queue.running:
-            if job.started is None:
-                job.mailbox.put(Waiting(0, None, engine))
-            else:
-                left, expected = self._queue.left(job), job.expected_seconds
-                job.mailbox.put(Running(job.done_seconds, job.segments, expected, left, job.retried, job.redone))
+            self._tell(job)
+
+    def _tell(self, job: Job) -> None:
+        if job.started is None:
+            job.mailbox.put(Waiting(0, None, self._client.state))
+        else:
+            left, expected = self._queue.left(job), job.expected_seconds
+            job.mailbox.put(Running(job.done_seconds, job.segments, expected, left, job.retried, job.redone))
+
+    def _clock(self, speech: float = 0.0) -> None:
+        """Keep the measured speed up to date: ``speech`` seconds were made, and this many requests are at work."""
+        load = sum(job.started is not None for job in self._queue.running) if self._client.state == "ready" else 0
+        self._queue.speed.work(Clock(), min(load, self._queue.places), speech)
 
     def _free(self, job: Job) -> None:
         if job in self._queue.running or job in self._queue.waiting:
@@ -95,25 +117,35 @@ class Drive:
                 async for event in events:
                     if isinstance(event, HandedOver):  # only now: a big model may load for long
                         self._limits[job] = limit
-                        self._extend(limit)
+                        limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
                     self._take(job, event)
                     await job.recorder.spill()
         except TimeoutError:
-            # Cancelling may not be enough for an engine that hangs inside a step.
-            await self._client.restart()
-            message = f"The engine gave no result within {self._timeout:g} seconds and was restarted. Try again."
-            raise EngineError("request_timeout", message) from None
+            raise EngineError("request_timeout", await self._end_of_patience(job)) from None
         finally:
             self._limits.pop(job, None)
 
+    async def _end_of_patience(self, job: Job) -> str:
+        """What to say; an engine that gives nothing to anybody is replaced: cancelling does not reach into a step."""
+        quiet = Clock() - self._heard.get(job.engine, job.submitted)
+        if quiet < QUIET_SHARE * self._timeout:
+            return f"This was not done within {self._timeout:g} seconds. Try a shorter text, or when less is going on."
+        await self._client.restart(job.engine)
+        return f"The engine gave no result within {self._timeout:g} seconds and was restarted. Try again."
+
     def _extend(self, limit: asyncio.Timeout) -> None:
-        limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
+        until, last = asyncio.get_running_loop().time() + self._timeout, limit.when()
+        if last is None or until - last > EXTEND_SHARE * self._timeout:  # not with every event
+            limit.reschedule(until)
 
     def _take(self, job: Job, event: Event | HandedOver) -> None:
-        # A long job is put aside while others are worked on: any sign of life of the engine is one for it.
-        for other, limit in self._limits.items():
-            if other.request.long and not limit.expired():
-                self._extend(limit)
+        if not isinstance(event, HandedOver):
+            self._heard[job.engine] = Clock()
+            # A long job is put aside while others are worked on: any sign of life of its engine is one for it.
+            for other, limit in self._limits.items():
+                if other.request.long and other.engine == job.engine and not limit.expired():
+                    self._extend(limit)
+        done = job.done_seconds
         match event:
             case Started():
                 job.started = job.started or Clock()
@@ -125,16 +157,21 @@ class Drive:
                 if job.request.stream:
                     job.mailbox.put(Chunk(event.pcm))
             case HandedOver():
-                job.retried = event.attempt > 1
+                job.retried, job.engine = event.attempt > 1, event.engine
             case Finished():
                 job.stats = event.stats
                 if event.stats.speech_seconds > 0:
                     self._queue.rtf.add(event.stats.rtf)
+                    self._queue.speed.finished()
             case Failed():
                 raise failure(event)
             case Cancelled():
                 raise EngineError("engine_died", "The engine dropped this request. Try again.")
-        self.announce()
+        self._clock(job.done_seconds - done)
+        if Clock() - self._told < TELL_EVERY:
+            self._tell(job)
+        else:
+            self.announce()
 
     async def _write(self, job: Job) -> Result:
         assert job.stats is not None

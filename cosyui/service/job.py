@@ -19,7 +19,8 @@ SEGMENT_SECONDS = 12.0
 
 @dataclass(eq=False)
 class Job:
-    """``expected_seconds`` is the estimate of its speech, ``notices`` are remarks on its clip and transcript.
+    """``expected_seconds`` is the estimate of its speech, ``notices`` are remarks on its clip and transcript;
+    ``engine`` is the number of the one that works on it.
 
     Times are of the monotonic clock.
     """
@@ -38,6 +39,7 @@ class Job:
     segments: int = 0
     retried: bool = False
     redone: bool = False
+    engine: int = 0
     started: float | None = None
     first_chunk: float | None = None
     stats: RequestStats | None = None

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cosyui.engine.request import Mode, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError, InputError
-from cosyui.host.client import EngineClient
+from cosyui.host.pool import EnginePool
 from cosyui.notice import Notice
 from cosyui.ops.logs import log
 from cosyui.ops.monitor import Monitor
@@ -72,12 +72,12 @@ class Ticket:
 
 
 class SynthesisService:
-    """Admission queue, engine and output folder of one server. Make, `start`, use, `close`."""
+    """Admission queue, engines and output folder of one server. Make, `start`, use, `close`."""
 
     def __init__(
         self,
         settings: Settings,
-        client: EngineClient,
+        client: EnginePool,
         outputs: OutputStore,
         clips: ClipStore,
         transcriber: Transcriber | None = None,
@@ -97,7 +97,7 @@ class SynthesisService:
         self._closed = False
 
     async def start(self) -> None:
-        """Check the folders and start the engine's process; does not wait for the model to load.
+        """Check the folders and start the engines' processes; does not wait for the model to load.
 
         Raises:
             SetupError: ``outputs_not_writable``, ``clips_not_writable`` or ``disk_full``.
@@ -106,11 +106,11 @@ class SynthesisService:
         await asyncio.to_thread(self.clips.check)
         if not pyav.installed():
             log(logger, logging.WARNING, "decoder_missing", package="av", formats=formats())
-        self.client.on_change = self._drive.announce
+        self.client.on_change = self._drive.engines_changed
         await self.client.start()
 
     async def close(self) -> None:
-        """Cancel every request, stop the engine's process. Bounded in time; calling it twice is fine."""
+        """Cancel every request, stop the engines' processes. Bounded in time; calling it twice is fine."""
         self._closed = True
         for job in reversed(list(self._drive.jobs.values())):  # waiting ones first: none is started on the way
             await Ticket(job).cancel()
@@ -119,7 +119,7 @@ class SynthesisService:
         self._monitor.close()
 
     async def restart_engine(self) -> None:
-        """Replace the engine's process, also a broken one. Waiting requests stay; a running one is started again."""
+        """Replace the engines' processes, also broken ones. Waiting requests stay; running ones are started again."""
         await self.client.restart()
 
     @property
@@ -204,19 +204,21 @@ class SynthesisService:
     def overview(self) -> Overview:
         """The queue, the engine and the memory at this moment; takes about a millisecond. Call it on the event loop."""
         running = [job for job in self._drive.jobs.values() if job.state != "waiting"]
-        count = self._drive.outcomes
+        count, outlook = self._drive.outcomes, self._queue.outlook()
         return Overview(
             engine=self.client.state,
             problem=self.client.problem,
             facts=self.client.facts,
             stats=self.client.latest_stats,
-            machine=self._monitor.sample(self.client.pid),
+            engines=self.client.views(),
+            machine=self._monitor.sample(*self.client.pids),
             running=tuple(self._entry(job) for job in running),
-            waiting=tuple(self._entry(job) for job in self._queue.waiting),
+            waiting=tuple(self._entry(job, *outlook[job]) for job in self._queue.waiting),
             queue_size=self._queue.size,
+            places=self._queue.places,
             rtf=self._queue.rtf.value,
+            speed=self._queue.speed.at(len(self._queue.running)),
             engine_restarts=self.client.restarts,
-            engine_pid=self.client.pid,
             finished=count["done"],
             failed=count["failed"],
             stopped=count["stopped"],
@@ -224,14 +226,14 @@ class SynthesisService:
             uptime_seconds=time.monotonic() - self._started,
         )
 
-    def _entry(self, job: Job) -> QueueEntry:
+    def _entry(self, job: Job, position: int = 0, eta: float | None = None) -> QueueEntry:
         return QueueEntry(
             id=job.id,
             client=job.client,
             state=job.state,
             age_seconds=job.age,
-            position=self._queue.position(job),
-            eta_seconds=self._queue.eta(job) if job.state == "waiting" else None,
+            position=position,
+            eta_seconds=eta,
             expected_seconds=job.expected_seconds,
             done_seconds=job.done_seconds,
             mode=job.request.mode,

@@ -10,6 +10,7 @@ from typing import Literal
 from cosyui.engine.request import EngineFacts, EngineStats, Mode, RequestStats
 from cosyui.errors import BusyError, CosyuiError, InputError
 from cosyui.host.config import EngineState
+from cosyui.host.pool import EngineView
 from cosyui.notice import Notice
 from cosyui.ops.monitor import MachineSample
 
@@ -168,20 +169,24 @@ class QueueEntry:
 class Overview:
     """The state of the whole service at one moment.
 
-    ``rtf`` is the moving average of finished requests, None before the first; counters count since the start.
+    ``facts`` and ``stats`` are those of all ``engines`` together; ``places``: how many takes may be in them, and as
+    many long jobs. ``rtf`` is the moving average of finished requests, ``speed`` the seconds of speech a second of all
+    requests together at the present load; both are None before the first. Counters count since the start.
     """
 
     engine: EngineState
     problem: CosyuiError | None
     facts: EngineFacts | None
     stats: EngineStats | None
+    engines: tuple[EngineView, ...]
     machine: MachineSample
     running: tuple[QueueEntry, ...]
     waiting: tuple[QueueEntry, ...]
     queue_size: int
+    places: int
     rtf: float | None
+    speed: float | None
     engine_restarts: int
-    engine_pid: int | None
     finished: int
     failed: int
     stopped: int

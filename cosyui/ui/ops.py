@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from html import escape
 
 from cosyui.engine.request import EngineFacts
+from cosyui.host.pool import EngineView
 from cosyui.ops.monitor import GpuSample
 from cosyui.service.types import Overview, QueueEntry
 from cosyui.ui.i18n import Words
@@ -31,14 +32,37 @@ def _engine(overview: Overview, words: Words) -> str:
         (words("ops_state"), f'<span class="badge {overview.engine}">{words(f"engine_{overview.engine}")}</span>'),
         (words("ops_uptime"), duration(overview.uptime_seconds)),
         (words("ops_restarts"), str(overview.engine_restarts)),
-        (words("ops_pid"), str(overview.engine_pid or "–")),
+        (words("ops_pid"), ", ".join(str(engine.pid) for engine in overview.engines if engine.pid) or "–"),
+        (words("ops_places"), str(overview.places)),
         (words("ops_rtf"), "–" if overview.rtf is None else f"{overview.rtf:.2f}"),
+        (words("ops_speed"), "–" if overview.speed is None else f"{overview.speed:.1f}"),
         (words("ops_takes"), " / ".join(map(str, counts))),
     ]
     trouble = ""
     if overview.problem is not None:
         trouble = f'<p class="problem-line">{escape(words.error(overview.problem))}</p>'
-    return _table(rows) + trouble
+    several = _engines(overview.engines, words) if len(overview.engines) > 1 else ""
+    return _table(rows) + several + trouble
+
+
+def _engines(engines: Iterable[EngineView], words: Words) -> str:
+    heads = ("ops_device", "ops_state", "ops_col_requests", "ops_restarts", "ops_vram_engine")
+    head = "".join(f"<th>{words(key)}</th>" for key in heads)
+    body = "".join(_engine_row(engine, words) for engine in engines)
+    return f'<div class="scroll"><table class="entries"><tr>{head}</tr>{body}</table></div>'
+
+
+def _engine_row(engine: EngineView, words: Words) -> str:
+    facts, stats = engine.facts, engine.stats
+    places = facts.places if facts is not None else 0
+    cells = (
+        escape(engine.device) + (f" · {escape(facts.device)}" if facts is not None else ""),
+        f'<span class="badge {engine.state}">{words(f"engine_{engine.state}")}</span>',
+        words("ops_of", count=engine.requests, size=places),
+        str(engine.restarts),
+        "–" if stats is None else f"{size(stats.allocated)} / {size(stats.reserved)}",
+    )
+    return f'<tr data-engine-row="{engine.number}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
 def _memory(overview: Overview, words: Words) -> str:

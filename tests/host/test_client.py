@@ -17,6 +17,7 @@ from cosyui.errors import CheckpointError
 from cosyui.host.client import EngineClient
 from cosyui.host.config import HostConfig
 from cosyui.host.fake import fake_pcm
+from cosyui.host.pool import EnginePool
 from cosyui.host.stream import HandedOver
 from cosyui.host.supervision import RestartPolicy
 
@@ -41,6 +42,11 @@ async def first_chunk(events):
         if isinstance(event, AudioChunk):
             return event
     raise AssertionError("no chunk came")
+
+
+def one(client):
+    """The engine of a pool of one."""
+    return client.engines[0] if isinstance(client, EnginePool) else client
 
 
 def gone(pid, seconds=10.0):
@@ -187,7 +193,7 @@ async def test_process_that_keeps_dying_is_given_up_and_its_last_words_are_kept(
         assert client.problem.code == "engine_died"
         assert "exit code 3" in client.problem.message
         assert "driver exploded" in client.problem.message
-        assert client.last_words == ("first line", "driver exploded")
+        assert one(client).last_words == ("first line", "driver exploded")
         assert [event.code for event in events] == ["engine_died"]
 
         monkeypatch.undo()
@@ -255,7 +261,7 @@ async def test_ctrl_c_does_not_reach_the_engine(fake_client, make_request):
 async def test_prints_in_the_engine_do_not_garble_the_pipe(fake_client, make_request):
     async with fake_client() as client:
         request = make_request("a", "[fake:noise]")
-        process = client._process
+        process = one(client)._process
         assert audio(await collect(client, request)) == fake_pcm(request)
         await client.close()
         assert {"noise on stdout", "noise on stderr"} <= set(process.tail)

@@ -104,3 +104,30 @@ def test_short_requests_go_between_the_segments_of_a_long_one(engine, make_reque
 def test_unknown_directive_is_refused(engine, make_request):
     with pytest.raises(SetupError, match="knows no 'dance'"):
         FakeEngine(HostConfig(EngineConfig("none"), "fake", FakeScript(directives="[fake:dance]")))
+
+
+def test_requests_in_work_take_turns(make_request):
+    engine = FakeEngine(HostConfig(EngineConfig("none"), "fake", FakeScript(places=3)))
+    assert engine.facts.places == 3
+    requests = [make_request(name, "[fake:seconds=2]") for name in "abcd"]
+    for request in requests:
+        engine.submit(request)
+    events = run(engine)
+    first_end = next(index for index, event in enumerate(events) if isinstance(event, Finished))
+    before = [event.request_id for event in events[:first_end] if isinstance(event, AudioChunk)]
+    assert sorted(set(before)) == ["a", "b", "c"]
+    assert {before.count(name) for name in "abc"} == {4}
+    for request in requests:
+        assert audio([event for event in events if event.request_id == request.id]) == fake_pcm(request)
+
+
+def test_a_held_request_does_not_hold_up_those_beside_it(make_request):
+    engine = FakeEngine(HostConfig(EngineConfig("none"), "fake", FakeScript(places=2)))
+    engine.submit(make_request("held", "[fake:hold]"))
+    engine.submit(make_request("other"))
+    events = []
+    while not any(isinstance(event, Finished) for event in events):
+        events += engine.step()
+    assert events[-1].request_id == "other"
+    engine.cancel("held")
+    assert run(engine) == [Cancelled("held")]

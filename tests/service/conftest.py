@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cosyui.engine.config import EngineConfig
-from cosyui.host.client import EngineClient
 from cosyui.host.config import FakeScript, HostConfig
+from cosyui.host.pool import EnginePool
 from cosyui.host.supervision import RestartPolicy
 from cosyui.service.clips import ClipStore
 from cosyui.service.outputs import OutputStore
@@ -56,11 +56,11 @@ def form(clip):
 def new_service(tmp_path):
     """Makes a service that is not started; keyword arguments are settings."""
 
-    def make(script=None, transcriber=None, **settings):
+    def make(script=None, transcriber=None, engines=1, **settings):
         folders = {"outputs_dir": tmp_path / "outputs", "clips_dir": tmp_path / "clips"}
         options = Settings.load(folders | {"engine": "fake"} | settings, {})
         policy = RestartPolicy(first_pause=0.01, longest_pause=0.02)
-        client = EngineClient(HostConfig(EngineConfig("none"), "fake", script or FakeScript()), policy)
+        client = EnginePool([HostConfig(EngineConfig("none"), "fake", script or FakeScript())] * engines, policy)
         clips = ClipStore.from_settings(options)
         return SynthesisService(options, client, OutputStore(options.outputs_dir), clips, transcriber)
 
@@ -72,8 +72,8 @@ def fake_service(new_service):
     """Context manager of a started service with a fake engine; everything inside must end within LIMIT."""
 
     @contextlib.asynccontextmanager
-    async def start(wait=True, script=None, transcriber=None, **settings):
-        async with asyncio.timeout(LIMIT), running(new_service(script, transcriber, **settings)) as service:
+    async def start(wait=True, script=None, transcriber=None, engines=1, **settings):
+        async with asyncio.timeout(LIMIT), running(new_service(script, transcriber, engines, **settings)) as service:
             if wait:
                 await service.client.wait_until()
             yield service

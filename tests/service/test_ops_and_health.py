@@ -94,7 +94,7 @@ def test_monitor_follows_a_process_that_ends():
         assert 0 < sample.ram_available <= sample.ram_total
         child.communicate(b"\n")
     assert monitor.sample(child.pid).engine is None
-    assert monitor.sample(None).engine is None
+    assert monitor.sample().engine is None
 
 
 @pytest.fixture

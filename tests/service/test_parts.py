@@ -47,7 +47,7 @@ def test_queue_positions_eta_and_leaving():
     assert [queue.position(each) for each in (first, second, third)] == [0, 1, 2]
     assert (first.turn.is_set(), second.turn.is_set()) == (True, False)
     assert queue.eta(third) is None
-    queue.rtf.add(0.5)
+    queue.speed.measured(1, seconds=1.0, speech=2.0)
     first.add_chunk(bytes(2 * 24_000 * 4))
     assert queue.eta(second) == pytest.approx((10 - 4) * 0.5)
     assert queue.eta(third) == pytest.approx((10 - 4 + 10) * 0.5)
@@ -73,7 +73,7 @@ def test_short_takes_and_long_jobs_have_a_place_and_a_line_each():
     assert [queue.position(each) for each in (story, novel, take, other)] == [0, 1, 0, 1]
     with pytest.raises(QueueFullError):
         queue.check()
-    queue.rtf.add(1.0)
+    queue.speed.measured(1, seconds=1.0, speech=1.0)
     story.segments = 60
     assert queue.eta(other) == pytest.approx(10 + 10), "the running take and a segment of the story"
     assert queue.eta(novel) == pytest.approx(600 + 10 + 20), "the story, and the short takes that go before"
@@ -102,7 +102,7 @@ def test_late_job_never_has_negative_work_ahead():
     late, waiting = job("a", seconds=1.0), job("b")
     queue.enter(late)
     queue.enter(waiting)
-    queue.rtf.add(1.0)
+    queue.speed.measured(1, seconds=1.0, speech=1.0)
     late.add_chunk(bytes(2 * 24_000 * 5))
     assert queue.eta(waiting) == 0.0
 
@@ -111,7 +111,7 @@ def test_full_queue_names_the_time_until_the_running_job_ends():
     queue = AdmissionQueue(size=1)
     queue.enter(job("a", 100.0))
     queue.enter(job("b", 1.0))
-    queue.rtf.add(0.25)
+    queue.speed.measured(1, seconds=1.0, speech=4.0)
     with pytest.raises(QueueFullError) as caught:
         queue.enter(job("c"))
     assert caught.value.retry_after == 25
