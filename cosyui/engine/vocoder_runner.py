@@ -221,8 +221,11 @@ class VocoderRunner:
 
 
 def can_fuse(vocoder: CausalHiFT) -> bool:
-    """Whether the kernels can be used: a GPU, Triton, and sizes that they know."""
-    if vocoder.conv_post.weight.device.type != "cuda" or importlib.util.find_spec("triton") is None:
+    """Whether the kernels can be used: a GPU that Triton compiles for (Ampere or later), and sizes that they know."""
+    device = vocoder.conv_post.weight.device
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return False
+    if torch.cuda.get_device_capability(device) < (8, 0):
         return False
     from cosyui.model.vocoder_layout import fits
 

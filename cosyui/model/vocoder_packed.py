@@ -8,17 +8,16 @@ graph of it can be kept for every number of frames.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from cosyui.model.kernels import vocoder as kernels
+from cosyui.model.kernels import vocoder_source as around
 from cosyui.model.vocoder import MAX_MAGNITUDE, CausalHiFT
 from cosyui.model.vocoder_layout import (
     SPECTRUM_COLUMNS,
@@ -37,6 +36,10 @@ PITCH, VALID, FIRST, END, PLACE, KNOWN, SLOT, START = -1, 0, 1, 2, 3, 4, 5, 6
 META_ROWS = 7
 HALF_SCALE = 1 / 16
 """Activations are stored times this in float16, whose largest number is 65504."""
+
+
+def _power(count: int) -> int:
+    return 1 << (count - 1).bit_length()
 
 
 class Workspace:
@@ -60,6 +63,13 @@ class Workspace:
         self.meta = torch.zeros(META_ROWS, frames + 1, dtype=torch.int32, device=device)
         self.offsets = torch.zeros(slots, vocoder.harmonics, dtype=torch.float64, device=device)
         self.turns = torch.zeros(frames, vocoder.harmonics, dtype=torch.float64, device=device)
+        self.single_turns, self.total_turns = torch.zeros_like(self.turns), torch.zeros_like(self.turns)
+        channels = vocoder.config.f0_channels
+        longest = max(layer.weight.shape[0] for layer in net.pitch_layers)
+        self.pitch_rows = torch.zeros(frames * longest, dtype=torch.float64, device=device)
+        self.pitch_product = torch.zeros(frames, channels, dtype=torch.float64, device=device)
+        self.sines = torch.zeros(frames, vocoder.harmonics, **single)
+        self.level = torch.zeros(frames, **single)
         self.mel = torch.zeros(frames, net.pre.inputs, **stored)
         self.source = torch.zeros(frames * vocoder.frame_samples, **single)
         self.wave = torch.zeros(frames * vocoder.frame_samples, **single)
@@ -93,6 +103,8 @@ class PackedVocoder:
         widest = max(stage.rate * stage.width for stage in self.stages)
         self.zeros = torch.zeros(max(widest, self.post.outputs), device=self.device)
         self.pitch_layers = PitchLayer.all_of(vocoder.f0_predictor)
+        mix = vocoder.m_source.l_linear
+        self.mix_weight, self.mix_bias = mix.weight.float(), mix.bias.float()
         self.there, self.back, self.window_power = fourier(vocoder.n_fft, self.device)
 
     def run(self, space: Workspace, frames: int) -> None:
@@ -147,16 +159,16 @@ class PackedVocoder:
             stage.down, space, space.spectrum[space.halo - stage.stride + 1 :], rows, rows, out=branch, out_act=active,
             alphas=source.before[0], x_row=stage.stride * SPECTRUM_COLUMNS, unscale=1.0, **place,
         )  # fmt: skip
-        steps = len(source.dilations)
         for step, dilation in enumerate(source.dilations):
-            more = step + 1 < steps
             self._conv(
                 source.first[step], space, active, rows, rows, out_act=hidden, alphas=source.between[step],
                 dilation=dilation, unscale=back, **place,
             )  # fmt: skip
+            # What it activates at the end is thrown away: another kernel to compile would cost more.
+            following = source.before[min(step + 1, len(source.before) - 1)]
             self._conv(
                 source.second[step], space, hidden, rows, rows, out=branch, residual=branch, out_act=active,
-                alphas=source.before[step + 1] if more else None, acts=int(more), unscale=back, **place,
+                alphas=following, unscale=back, **place,
             )  # fmt: skip
         below = frames * stage.per_frame // stage.rate
         # The stage before had no row more than its frames, whose tail only the last one has.
@@ -169,7 +181,7 @@ class PackedVocoder:
             self._launch(
             kernels.first_row_kernel, (frames,),
                 space.base, branch, active, size, blocks.before[0], stage.width, space.meta[START], stage.width,
-                stage.per_frame, self.scale, ACTS=3, BLOCK=1 << (stage.width - 1).bit_length(),
+                stage.per_frame, self.scale, ACTS=3, BLOCK=_power(stage.width),
             )  # fmt: skip
         for step, dilation in enumerate(blocks.dilations):
             self._conv(
@@ -226,47 +238,49 @@ class PackedVocoder:
         tall, wide, warps = next(filling, fitting[-1])
         return tall, wide, depth, warps, 3
 
-    def pitch(self, frames: Tensor, valid: Tensor) -> Tensor:
-        """Pitch (N,) float64 in Hz of packed mel (N, C) float32."""
-        inside = valid[:, None].double()
-        x = frames.double()
+    def _pitch(self, space: Workspace, frames: int) -> None:
+        """Pitch of the frames where it is not known, and all turns within a sample."""
+        vocoder, product = self.vocoder, space.pitch_product[:frames]
+        columns = space.frames.shape[1]
+        x, x_row, width, before = space.frames, columns, vocoder.config.in_channels, self.pitch_layers[0]
         for index, layer in enumerate(self.pitch_layers):
-            more = layer.taps - 1
-            x = F.pad(x, (0, 0, 0, more) if index == 0 else (0, 0, more, 0))
-            rows = x.as_strided((len(frames), layer.taps * x.shape[1]), (x.shape[1], 1)).contiguous()
-            x = F.elu_(torch.addmm(layer.bias, rows, layer.weight)).mul_(inside)
-        last = self.vocoder.f0_predictor.classifier
-        return F.linear(x, last.weight, last.bias)[:, 0].abs()
+            rows = space.pitch_rows[: frames * layer.taps * width].view(frames, layer.taps * width)
+            self._launch(
+                around.pitch_rows_kernel, (frames,),
+                rows, x, x_row, before.bias, space.meta[VALID], frames, width, layer.taps - 1 if index == 0 else 0,
+                TAPS=layer.taps, FIRST=index == 0, BLOCK=_power(width),
+            )  # fmt: skip
+            torch.mm(rows, layer.weight, out=product)
+            x, x_row, width, before = product, product.shape[1], product.shape[1], layer
+        last = vocoder.f0_predictor.classifier
+        self._launch(
+            around.pitch_kernel, (frames,),
+            space.single_turns, space.frames, columns, product, before.bias, last.weight, last.bias,
+            space.meta[VALID], space.meta[KNOWN], width, float(vocoder.config.sampling_rate),
+            HARMONICS=vocoder.harmonics, WIDE=_power(vocoder.harmonics), BLOCK=_power(width), num_warps=4,
+        )  # fmt: skip
 
     def _source(self, space: Workspace, frames: int) -> None:
         """Pitch, excitation and its spectrum."""
-        vocoder, config = self.vocoder, self.vocoder.config
-        meta = space.meta[:, :frames]
-        kept = space.frames[:frames, PITCH]
-        f0 = self.pitch(space.frames[:frames, : config.in_channels], meta[VALID]).float()
-        f0 = torch.where(meta[KNOWN] != 0, kept, f0)
-        kept.copy_(f0)
-        # One running sum serves all: a pitch that is no number must not reach the utterances behind it.
-        finite = f0.isfinite()
-        f0 = torch.where(finite, f0, 0.0) * meta[VALID]
-        total = vocoder.turns(f0[None])[0]
-        before = F.pad(total, (0, 0, 1, 0)).index_select(0, meta[FIRST])
-        turns = total - before + space.offsets.index_select(0, meta[SLOT])
-        space.turns[:frames].copy_(turns)
-        sines, voiced = vocoder.sines(f0[None], turns[None])
-        voiced = voiced[0, :, 0]
-        level = voiced * config.nsf_sigma + (1 - voiced) * config.nsf_alpha / 3
-        level = torch.where(finite, level, math.nan)
-        samples = frames * vocoder.frame_samples
-        mix = vocoder.m_source.l_linear
+        vocoder, config, meta = self.vocoder, self.vocoder.config, space.meta
+        self._pitch(space, frames)
+        torch.cumsum(space.single_turns[:frames], 0, out=space.total_turns[:frames])
         self._launch(
-            kernels.source_kernel, (-(-samples // 1024),),
-            space.source, sines, level, vocoder.noise, space.meta[PLACE], mix.weight.float(), mix.bias.float(),
+            around.phase_kernel, (frames,),
+            space.sines, space.level, space.turns, space.total_turns, space.offsets, space.frames,
+            space.frames.shape[1], meta[FIRST], meta[SLOT], vocoder.frame_samples, config.nsf_voiced_threshold,
+            config.nsf_alpha, config.nsf_sigma, HARMONICS=vocoder.harmonics, WIDE=_power(vocoder.harmonics),
+            num_warps=1,
+        )  # fmt: skip
+        samples = frames * vocoder.frame_samples
+        self._launch(
+            around.source_kernel, (-(-samples // 1024),),
+            space.source, space.sines, space.level, vocoder.noise, meta[PLACE], self.mix_weight, self.mix_bias,
             vocoder.frame_samples, vocoder.noise.shape[0], samples, HARMONICS=vocoder.harmonics, BLOCK=1024,
         )  # fmt: skip
         rows = samples // vocoder.hop + 1
         self._launch(
-            kernels.stft_kernel, (-(-rows // 64),),
+            around.stft_kernel, (-(-rows // 64),),
             space.spectrum[space.halo :], space.source, self.there, space.meta[VALID], space.meta[FIRST],
             space.meta[END], vocoder.frame_samples, rows, frames,
             N_FFT=vocoder.n_fft, HOP=vocoder.hop, COLUMNS=SPECTRUM_COLUMNS, BLOCK=64,
@@ -276,7 +290,7 @@ class PackedVocoder:
         vocoder = self.vocoder
         samples = frames * vocoder.frame_samples
         self._launch(
-            kernels.istft_kernel, (-(-samples // 512),),
+            around.istft_kernel, (-(-samples // 512),),
             space.wave, space.base, self.back, self.window_power, space.meta[VALID], space.meta[FIRST],
             space.meta[END], vocoder.frame_samples, samples, self.post.outputs, MAX_MAGNITUDE,
             vocoder.config.audio_limit, N_FFT=vocoder.n_fft, HOP=vocoder.hop, BINS=vocoder.n_fft // 2 + 1, BLOCK=512,

@@ -1,4 +1,4 @@
-"""Triton kernels of the vocoder: convolution over rows with its activation, source, STFT and inverse STFT.
+"""Triton kernels of the vocoder's convolutions over rows, with all that is done between two of them.
 
 Signals are rows of channels, several utterances one after another with gaps between them (`cosyui.model.
 vocoder_packed`). A convolution is an implicit matrix product: a tile of rows times all of a block of channels, the taps
@@ -28,7 +28,7 @@ def _valid(valid_ptr, row, per_frame, tail):
 
 
 @triton.jit
-def _near_sine(x):
+def near_sine(x):
     """Sine of -pi/2 to pi/2 to 6e-8, by its series."""
     y = x * x
     tail = 2.7557319e-6 + y * -2.5052108e-8
@@ -36,14 +36,7 @@ def _near_sine(x):
 
 
 @triton.jit
-def _near_cosine(x):
-    """Cosine of -1 to 1 to 3e-9."""
-    y = x * x
-    return 1.0 + y * (-0.5 + y * (4.1666667e-2 + y * (-1.3888889e-3 + y * (2.4801587e-5 + y * -2.7557319e-7))))
-
-
-@triton.jit
-def _reduced(x):
+def reduced(x):
     """x less the next multiple of pi, and that multiple. Exact to 1e-7 up to thousands, which nothing here exceeds:
     the library's sine is exact for all, at ten times the instructions and compile time."""
     turns = tl.floor(x * 0.31830988618 + 0.5)
@@ -51,16 +44,9 @@ def _reduced(x):
 
 
 @triton.jit
-def _sine(x):
-    near, turns = _reduced(x)
-    sign = 1.0 - 2.0 * (turns - 2.0 * tl.floor(turns * 0.5))
-    return sign * _near_sine(near)
-
-
-@triton.jit
 def _snake(x, alpha):
-    near, _turns = _reduced(x * alpha)
-    wave = _near_sine(near)
+    near, _turns = reduced(x * alpha)
+    wave = near_sine(near)
     return x + tl.minimum(wave * wave, 1.0) * (1.0 / (alpha + 1e-9))
 
 
@@ -177,85 +163,3 @@ def first_row_kernel(
             alpha = tl.load(alpha_ptr + act * alpha_group + channel, mask=mask, other=1.0)
             active = (_snake(value, alpha) * scale).to(act_ptr.dtype.element_ty)
             tl.store(act_ptr + act * act_group + to, active, mask=mask)
-
-
-@triton.jit
-def source_kernel(
-    out_ptr, sine_ptr, level_ptr, noise_ptr, place_ptr, weight_ptr, bias_ptr, frame_samples, period, total,
-    HARMONICS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Excitation of each sample: the mix of its frame's harmonics and of noise; ``place``: where a frame's begins."""
-    sample = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = sample < total
-    frame = sample // frame_samples
-    place = tl.load(place_ptr + frame, mask=mask, other=0) + sample % frame_samples
-    place = tl.where(place >= period, place - period, place)
-    level = tl.load(level_ptr + frame, mask=mask, other=0.0)
-    mixed = tl.zeros((BLOCK,), tl.float32) + tl.load(bias_ptr)
-    for harmonic in tl.static_range(HARMONICS):
-        sine = tl.load(sine_ptr + frame * HARMONICS + harmonic, mask=mask, other=0.0)
-        noise = tl.load(noise_ptr + place * HARMONICS + harmonic, mask=mask, other=0.0)
-        mixed += tl.load(weight_ptr + harmonic) * (sine + level * noise)
-    grown = tl.exp(-2.0 * tl.abs(mixed))
-    value = (1.0 - grown) / (1.0 + grown)
-    tl.store(out_ptr + sample, tl.where(mixed < 0, -value, value), mask=mask)
-
-
-@triton.jit
-def stft_kernel(
-    out_ptr, source_ptr, basis_ptr, valid_ptr, first_ptr, end_ptr, frame_samples, rows, frames,
-    N_FFT: tl.constexpr, HOP: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Spectrum rows of the source, reflected at the ends of each utterance; zeros in the gaps."""
-    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = row < rows
-    per_frame = frame_samples // HOP
-    frame = tl.where(here, row // per_frame, 0)
-    inside = tl.load(valid_ptr + frame) != 0
-    behind = (row % per_frame == 0) & (frame > 0) & (inside == 0)
-    frame = tl.where(behind, frame - 1, frame)
-    inside = here & (inside | (tl.load(valid_ptr + frame) != 0))
-    low = tl.load(first_ptr + frame) * frame_samples
-    high = tl.load(end_ptr + frame) * frame_samples
-    column = tl.arange(0, COLUMNS)
-    acc = tl.zeros((BLOCK, COLUMNS), tl.float32)
-    for tap in tl.static_range(N_FFT):
-        at = row * HOP - N_FFT // 2 + tap
-        at = tl.where(at < low, 2 * low - at, at)
-        at = tl.where(at >= high, 2 * (high - 1) - at, at)
-        value = tl.load(source_ptr + at, mask=inside & (at >= low), other=0.0)
-        acc += value[:, None] * tl.load(basis_ptr + tap * COLUMNS + column)[None, :]
-    tl.store(out_ptr + row[:, None] * COLUMNS + column[None, :], acc.to(out_ptr.dtype.element_ty), mask=here[:, None])
-
-
-@triton.jit
-def istft_kernel(
-    out_ptr, x_ptr, basis_ptr, weight_ptr, valid_ptr, first_ptr, end_ptr, frame_samples, total, width, top, limit,
-    N_FFT: tl.constexpr, HOP: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Samples of an utterance from rows of log magnitudes and phases: window, overlap, add."""
-    sample = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = sample < total
-    frame = tl.where(mask, sample // frame_samples, 0)
-    inside = mask & (tl.load(valid_ptr + frame) != 0)
-    per_frame = frame_samples // HOP
-    low = tl.load(first_ptr + frame) * per_frame
-    high = tl.load(end_ptr + frame) * per_frame
-    acc = tl.zeros((BLOCK,), tl.float32)
-    weight = tl.zeros((BLOCK,), tl.float32)
-    for part in tl.static_range(N_FFT // HOP):
-        row = sample // HOP + part - (N_FFT // HOP - 1 - N_FFT // HOP // 2)
-        tap = sample - row * HOP + N_FFT // 2
-        heard = inside & (row >= low) & (row <= high)
-        weight += tl.load(weight_ptr + tap, mask=heard, other=0.0)
-        for level in range(BINS):
-            log = tl.load(x_ptr + row * width + level, mask=heard, other=0.0)
-            angle = _sine(tl.load(x_ptr + row * width + BINS + level, mask=heard, other=0.0))
-            size = tl.minimum(tl.exp(log), top, propagate_nan=tl.PropagateNan.ALL)
-            real = tl.load(basis_ptr + tap * 2 * BINS + level, mask=heard, other=0.0)
-            imag = tl.load(basis_ptr + tap * 2 * BINS + BINS + level, mask=heard, other=0.0)
-            acc += tl.where(heard, size * (real * _near_cosine(angle) + imag * _near_sine(angle)), 0.0)
-    value = acc / tl.maximum(weight, 1e-11)
-    value = tl.minimum(value, limit, propagate_nan=tl.PropagateNan.ALL)
-    value = tl.maximum(value, -limit, propagate_nan=tl.PropagateNan.ALL)
-    tl.store(out_ptr + sample, tl.where(inside, value, 0.0), mask=mask)
