@@ -71,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     for row in bench.throughput(args.clients):
         rows.append(row)
-        report.content["throughput"] = rows
-        report.save()
+        report.progress("throughput", rows)
     if rows:
         report.add("throughput", "requests in flight", rows)
     texts = [work.text(work.seconds, number) for number in range(args.repeats + 1)]

@@ -13,9 +13,11 @@ from cosyui.speech.features import mel_24k
 Audio = NDArray[np.int16]
 
 SAME_SNR = 40.0
-"""dB: what batches of other shapes leave of the bits of float32 is far above."""
+"""dB. With random weights of a steady pitch, a flow in bfloat16 stays above 50 against one in float32; two texts in one
+voice come to 22."""
 SAME_SPECTRUM = 0.9
-"""Correlation of spectra. The phase of a voice sums up its pitch, so half precision moves the wave but not these."""
+"""Correlation of spectra: the phase of a voice sums up its pitch, so rounding moves the wave and not these. Two texts
+in one voice come to 0.4."""
 LENGTH_SLACK = 2400
 """Samples by which the trimmed edges may differ."""
 

@@ -99,6 +99,9 @@ TINY = replace(
 
 SIZES: dict[Size, ModelConfig] = {"full": FULL, "tiny": TINY}
 
+STEADY_PITCH = 150.0
+"""Hz."""
+
 # First match wins: name pattern, mean, standard deviation, and whether the deviation is divided by sqrt(fan-in).
 # ``{depth}`` keeps residual streams level; weight-normed convolutions are scaled by their gain alone.
 _INITIAL: tuple[tuple[str, float, float, bool], ...] = (
@@ -141,12 +144,14 @@ def make_checkpoint(
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
     tokens_per_text_id: float | None = None,
+    steady_pitch: bool = False,
 ) -> None:
     """Write the folder (new or empty). The same ``seed`` gives the same files.
 
     ``dtype`` is that of the three ``.pt`` files; the released ones are float32. ``tokens_per_text_id``: every text is
-    spoken in exactly so many speech tokens for each of its ids, instead of in 2 to 20. Raises SetupError
-    (``folder_not_empty``, ``outputs_not_writable``, ``package_missing``).
+    spoken in exactly so many speech tokens for each of its ids, instead of in 2 to 20. ``steady_pitch``: all speech has
+    nearly the same pitch; otherwise, with random weights, a rounding error of the mel gives another phase and with it
+    another sound. Raises SetupError (``folder_not_empty``, ``outputs_not_writable``, ``package_missing``).
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -165,7 +170,10 @@ def make_checkpoint(
         (folder / "cosyvoice3.yaml").write_text(yaml_text(config), encoding="utf-8")
         for index, (file, shapes) in enumerate(tensor_shapes(config).items()):
             generator = torch.Generator().manual_seed(1000 * seed + index)
-            torch.save(_random_state(shapes, config, generator, dtype), folder / file)
+            state = _random_state(shapes, config, generator, dtype)
+            if steady_pitch and file == "hift.pt":
+                _steady_pitch(state)
+            torch.save(state, folder / file)
     except OSError as error:
         message = f"{folder} cannot be written: {error.strerror or error}."
         raise SetupError("outputs_not_writable", message) from error
@@ -182,6 +190,11 @@ def _with_length(config: ModelConfig, ratio: float) -> ModelConfig:
 
 def _write_json(file: Path, content: object) -> None:
     file.write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def _steady_pitch(state: dict[str, Tensor]) -> None:
+    state["f0_predictor.classifier.weight"] *= 1e-4
+    state["f0_predictor.classifier.bias"].fill_(STEADY_PITCH)
 
 
 def _random_state(
@@ -219,12 +232,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="of the weights on disk")
     help_ = "speak every text in N speech tokens for each of its ids, for timing (default: in 2 to 20)"
     parser.add_argument("--tokens-per-text-id", type=float, metavar="N", help=help_)
+    help_ = "one pitch for all speech, so that takes can be compared although half precision rounds"
+    parser.add_argument("--steady-pitch", action="store_true", help=help_)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the checkpoint and say what was written. Raises SetupError as `make_checkpoint`."""
     start = time.perf_counter()
-    make_checkpoint(args.folder, args.size, args.seed, getattr(torch, args.dtype), args.tokens_per_text_id)
+    dtype = getattr(torch, args.dtype)
+    make_checkpoint(args.folder, args.size, args.seed, dtype, args.tokens_per_text_id, args.steady_pitch)
     size = sum(file.stat().st_size for file in args.folder.rglob("*") if file.is_file())
     seconds = time.perf_counter() - start
     print(f"{args.folder}: {args.size} random checkpoint, {args.dtype}, {size / 1e9:.2f} GB in {seconds:.1f} s")

@@ -24,7 +24,7 @@ from cosyui.bench import rig
 from cosyui.bench.likeness import Audio, Verdict, compare
 from cosyui.bench.load import Client, Load
 from cosyui.bench.report import Report
-from cosyui.bench.rig import MIB, Started, device_memory, positive, start
+from cosyui.bench.rig import MIB, Started, device_memory, positive, start, wait_for
 from cosyui.bench.workload import Workload
 from cosyui.engine.request import Mode, SynthesisRequest
 
@@ -63,11 +63,11 @@ def run(args: argparse.Namespace) -> int:
         left = args.requests - soak.tally.sent
         soak.round(min(args.round, left) if left > 0 else args.round)
         levels.append(soak.level())
-        report.content["levels"] = [level.figures() for level in levels]
         report.content["soak"] = soak.tally.figures(time.perf_counter() - began)
-        report.save()
+        report.progress("levels", [level.figures() for level in levels])
     report.add("levels", "memory of the idle engine between the rounds", [level.figures() for level in levels])
-    report.add("soak", f"mixed requests, {args.concurrency} in flight", soak.tally.figures(time.perf_counter() - began))
+    figures = soak.tally.figures(time.perf_counter() - began) | started.engine.stats().extra
+    report.add("soak", f"mixed requests, {args.concurrency} in flight", figures)
     drift = drift_figures(levels)
     report.add("drift", "memory from the first to the last round", drift)
     for fault in soak.tally.faults[:SHOWN_FAULTS]:
@@ -209,6 +209,7 @@ class Soak:
 
     def level(self) -> Level:
         """Of the idle engine."""
+        wait_for(self.started.device)
         gc.collect()
         memory = device_memory(self.started.device)
         tensors = sum(thing.nbytes for thing in _tensors() if thing.device.type == "cpu")

@@ -74,6 +74,12 @@ class Report:
         sys.stdout.flush()
         self.save()
 
+    def progress(self, name: str, rows: Sequence[Row]) -> None:
+        """The rows of a part that goes on; the last of them goes to stderr."""
+        self.content[name] = rows
+        print(f"{name}: {shown(dict(rows[-1]))}", file=sys.stderr, flush=True)
+        self.save()
+
     def save(self) -> None:
         if self.file is not None:
             self.file.parent.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     for width in args.clients:
         rounds = [listen(load, work, width, number) for number in range(args.repeats)]
         rows.append(listened(width, rounds))
+        report.progress("listeners", rows)
     note = "margin: the least sound that a listener had left when a chunk came; below 0 for so long it was silent"
     report.add("listeners", f"listeners at once, {args.repeats} times", rows, note)
     if args.long_seconds:
