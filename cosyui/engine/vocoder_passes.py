@@ -27,13 +27,14 @@ def buckets(max_frames: int) -> list[int]:
 class PackedPasses:
     """Passes over packed windows for a runner: their memory, and a graph for each number of frames."""
 
-    def __init__(self, runner: VocoderRunner, precision: str, *, graphs: bool) -> None:
+    def __init__(self, runner: VocoderRunner, net: PackedVocoder, *, graphs: bool) -> None:
         self.runner, self.with_graphs = runner, graphs
-        self.net = PackedVocoder(runner.vocoder, precision)
+        self.net = net
         self.space = Workspace(self.net, runner.max_frames)
         self.sizes = buckets(runner.max_frames)
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.done: torch.cuda.Event | None = None
+        self.side: torch.cuda.Stream | None = None
 
     @torch.inference_mode()
     def warm_up(self) -> None:
@@ -114,7 +115,9 @@ class PackedPasses:
     def _record(self, frames: int) -> torch.cuda.CUDAGraph:
         """Kernels are compiled and libraries set up in a first run: neither can be done while recording."""
         current = torch.cuda.current_stream(self.runner.device)
-        side = torch.cuda.Stream(self.runner.device)  # type: ignore[no-untyped-call]
+        if self.side is None:
+            self.side = torch.cuda.Stream(self.runner.device)  # type: ignore[no-untyped-call]
+        side = self.side
         side.wait_stream(current)
         with torch.cuda.stream(side):
             self.net.run(self.space, frames)

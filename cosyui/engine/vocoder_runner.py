@@ -100,10 +100,12 @@ class Window:
 
 
 class VocoderRunner:
-    """``max_frames``: packed frames of one pass on a GPU; more are done in several. One call at a time is in work.
+    """``max_frames``: packed frames of one pass on a GPU; more are done in several.
 
-    ``fused``: with the kernels of `vocoder_packed` (None: on CUDA with Triton); ``precision`` as there. Raises
-    ValueError for ``max_frames`` too few to get on.
+    A runner has memory for one pass, so a call waits on the device for the one before, whatever stream that was on: a
+    stream that must not wait for another takes a runner of its own, ``beside`` the other whose weights it shares. An
+    utterance may go from one to the other. ``fused``: with the kernels of `vocoder_packed` (None: on CUDA with Triton);
+    ``precision`` as there. Raises ValueError for ``max_frames`` too few to get on.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class VocoderRunner:
         graphs: bool = True,
         fused: bool | None = None,
         precision: str = "tf32x3",
+        beside: VocoderRunner | None = None,
     ) -> None:
         self.vocoder = vocoder
         self.device = vocoder.conv_post.weight.device
@@ -128,8 +131,11 @@ class VocoderRunner:
         self.packed: PackedPasses | None = None
         if can_fuse(vocoder) if fused is None else fused:
             from cosyui.engine.vocoder_passes import PackedPasses
+            from cosyui.model.vocoder_packed import PackedVocoder
 
-            self.packed = PackedPasses(self, precision, graphs=graphs and self.device.type == "cuda")
+            net = beside.packed.net if beside is not None and beside.packed is not None else None
+            net = net or PackedVocoder(vocoder, precision)
+            self.packed = PackedPasses(self, net, graphs=graphs and self.device.type == "cuda")
             self.gap = self.packed.net.gap
 
     def open(self) -> VocoderState:
@@ -233,13 +239,13 @@ def can_fuse(vocoder: CausalHiFT) -> bool:
 
 
 def nbytes(config: VocoderConfig, max_frames: int, dtype: torch.dtype) -> int:
-    """Bytes of a runner's static memory on a GPU, without the weights; the pitch predictor's rows are float64."""
+    """Bytes of a runner's static memory on a GPU, without the weights."""
     size = torch.finfo(dtype).bits // 8
     rows, per_frame, width = 0, 1, config.base_channels
     for rate in config.upsample_rates:
         per_frame, width = per_frame * rate, width // 2
         rows = max(rows, per_frame * (-(-width // 32) * 32))
-    pitch = 8 * (config.f0_channels * 8 + 4 * 96)
+    pitch = 8 * 2 * config.f0_channels + 4 * 128 + size * 96
     return max_frames * (
         rows * (4 * 4 + 7 * size) + per_frame * 32 * size + 3 * 4 * per_frame * config.istft_hop + pitch
     )

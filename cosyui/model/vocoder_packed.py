@@ -63,11 +63,8 @@ class Workspace:
         self.meta = torch.zeros(META_ROWS, frames + 1, dtype=torch.int32, device=device)
         self.offsets = torch.zeros(slots, vocoder.harmonics, dtype=torch.float64, device=device)
         self.turns = torch.zeros(frames, vocoder.harmonics, dtype=torch.float64, device=device)
-        self.single_turns, self.total_turns = torch.zeros_like(self.turns), torch.zeros_like(self.turns)
-        channels = vocoder.config.f0_channels
-        longest = max(layer.weight.shape[0] for layer in net.pitch_layers)
-        self.pitch_rows = torch.zeros(frames * longest, dtype=torch.float64, device=device)
-        self.pitch_product = torch.zeros(frames, channels, dtype=torch.float64, device=device)
+        self.single_turns, self.total_turns = self.turns.flatten().clone(), self.turns.flatten().clone()
+        self.pitch = torch.zeros(2, frames, vocoder.config.f0_channels, dtype=torch.float64, device=device)
         self.sines = torch.zeros(frames, vocoder.harmonics, **single)
         self.level = torch.zeros(frames, **single)
         self.mel = torch.zeros(frames, net.pre.inputs, **stored)
@@ -240,23 +237,22 @@ class PackedVocoder:
 
     def _pitch(self, space: Workspace, frames: int) -> None:
         """Pitch of the frames where it is not known, and all turns within a sample."""
-        vocoder, product = self.vocoder, space.pitch_product[:frames]
-        columns = space.frames.shape[1]
-        x, x_row, width, before = space.frames, columns, vocoder.config.in_channels, self.pitch_layers[0]
+        vocoder, columns = self.vocoder, space.frames.shape[1]
+        x, x_row, width = space.frames, columns, vocoder.config.in_channels
         for index, layer in enumerate(self.pitch_layers):
-            rows = space.pitch_rows[: frames * layer.taps * width].view(frames, layer.taps * width)
+            out, channels = space.pitch[index % 2], layer.weight.shape[1]
+            tall = 16 if frames <= 128 else 32
             self._launch(
-                around.pitch_rows_kernel, (frames,),
-                rows, x, x_row, before.bias, space.meta[VALID], frames, width, layer.taps - 1 if index == 0 else 0,
-                TAPS=layer.taps, FIRST=index == 0, BLOCK=_power(width),
+                around.pitch_conv_kernel, (-(-frames // tall), -(-channels // 32)),
+                out, x, x_row, layer.weight, layer.bias, space.meta[VALID], frames, width, channels, layer.taps,
+                layer.taps - 1 if index == 0 else 0, BLOCK_M=tall, BLOCK_N=32, BLOCK_K=32 if index else 16,
             )  # fmt: skip
-            torch.mm(rows, layer.weight, out=product)
-            x, x_row, width, before = product, product.shape[1], product.shape[1], layer
+            x, x_row, width = out, channels, channels
         last = vocoder.f0_predictor.classifier
         self._launch(
             around.pitch_kernel, (frames,),
-            space.single_turns, space.frames, columns, product, before.bias, last.weight, last.bias,
-            space.meta[VALID], space.meta[KNOWN], width, float(vocoder.config.sampling_rate),
+            space.single_turns, space.frames, columns, x, last.weight, last.bias,
+            space.meta[VALID], space.meta[KNOWN], frames, width, float(vocoder.config.sampling_rate),
             HARMONICS=vocoder.harmonics, WIDE=_power(vocoder.harmonics), BLOCK=_power(width), num_warps=4,
         )  # fmt: skip
 
@@ -264,11 +260,15 @@ class PackedVocoder:
         """Pitch, excitation and its spectrum."""
         vocoder, config, meta = self.vocoder, self.vocoder.config, space.meta
         self._pitch(space, frames)
-        torch.cumsum(space.single_turns[:frames], 0, out=space.total_turns[:frames])
+        # Along the rows: down the columns PyTorch takes one frame after the other.
+        single, total = (
+            t[: vocoder.harmonics * frames].view(-1, frames) for t in (space.single_turns, space.total_turns)
+        )
+        torch.cumsum(single, 1, out=total)
         self._launch(
             around.phase_kernel, (frames,),
             space.sines, space.level, space.turns, space.total_turns, space.offsets, space.frames,
-            space.frames.shape[1], meta[FIRST], meta[SLOT], vocoder.frame_samples, config.nsf_voiced_threshold,
+            space.frames.shape[1], meta[FIRST], meta[SLOT], frames, vocoder.frame_samples, config.nsf_voiced_threshold,
             config.nsf_alpha, config.nsf_sigma, HARMONICS=vocoder.harmonics, WIDE=_power(vocoder.harmonics),
             num_warps=1,
         )  # fmt: skip

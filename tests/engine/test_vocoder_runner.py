@@ -73,6 +73,14 @@ def test_random_cuts_of_several_utterances_at_once(vocoder: CausalHiFT) -> None:
         torch.testing.assert_close(torch.cat(waves), whole(vocoder, mel), atol=NEAR, rtol=0)
 
 
+def test_an_utterance_may_change_runners(vocoder: CausalHiFT) -> None:
+    one = VocoderRunner(vocoder, max_frames=256)
+    other = VocoderRunner(vocoder, max_frames=128, beside=one)
+    mel, state = mel_of(90, 4), one.open()
+    waves = one.run([VocoderPiece(state, mel[:, :50], False)]) + other.run([VocoderPiece(state, mel[:, 50:], True)])
+    torch.testing.assert_close(torch.cat(waves), whole(vocoder, mel), atol=NEAR, rtol=0)
+
+
 def test_an_utterance_keeps_no_more_than_it_hears(vocoder: CausalHiFT) -> None:
     runner = VocoderRunner(vocoder, max_frames=256)
     state = runner.open()

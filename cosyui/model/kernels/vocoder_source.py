@@ -30,38 +30,41 @@ def _near_cosine(x):
 
 
 @triton.jit
-def _elu(x):
-    return tl.where(x > 0, x, tl.exp(tl.minimum(x, 0.0)) - 1.0)
-
-
-@triton.jit
-def pitch_rows_kernel(
-    out_ptr, x_ptr, x_row, bias_ptr, valid_ptr, frames, width, lead,
-    TAPS: tl.constexpr, FIRST: tl.constexpr, BLOCK: tl.constexpr,
+def pitch_conv_kernel(
+    out_ptr, x_ptr, x_row, w_ptr, bias_ptr, valid_ptr, frames, cin, cout, taps, lead,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Rows (TAPS * width) that one convolution of the pitch predictor reads, float64: all frames it hears, activated.
-
-    ``x`` is the product of the layer before or, FIRST, the mel.
-    """
-    row = tl.program_id(0)
-    channel = tl.arange(0, BLOCK)
-    mask = channel < width
-    for tap in tl.static_range(TAPS):
-        source = row + lead - (TAPS - 1) + tap
-        here = mask & (source >= 0) & (source < frames)
-        value = tl.load(x_ptr + source * x_row + channel, mask=here, other=0.0).to(tl.float64)
-        if not FIRST:
-            inside = here & (tl.load(valid_ptr + source + tl.zeros((BLOCK,), tl.int32), mask=here, other=0) != 0)
-            value = tl.where(inside, _elu(value + tl.load(bias_ptr + channel, mask=mask, other=0.0)), 0.0)
-        tl.store(out_ptr + (row * TAPS + tap) * width + channel, value, mask=mask)
+    """One activated convolution of the pitch predictor in float64: tiles of frames times channels, taps in the loop."""
+    row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    channel = tl.arange(0, BLOCK_K)
+    wide = (cols < cout)[None, :]
+    source = row + lead - (taps - 1)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float64)
+    at = 0
+    for _ in range(taps * tl.cdiv(cin, BLOCK_K)):
+        deep = at + channel < cin
+        here = (source >= 0) & (source < frames)
+        x = tl.load(x_ptr + source[:, None] * x_row + (at + channel)[None, :], here[:, None] & deep[None, :], other=0.0)
+        w = tl.load(w_ptr + (at + channel)[:, None] * cout + cols[None, :], deep[:, None] & wide, other=0.0)
+        acc = tl.dot(x.to(tl.float64), w, acc, out_dtype=tl.float64)
+        at += BLOCK_K
+        if at >= cin:
+            at = 0
+            source += 1
+            w_ptr += cin * cout
+    value = acc + tl.load(bias_ptr + cols, mask=cols < cout, other=0.0)[None, :]
+    inside = (row < frames) & (tl.load(valid_ptr + row, mask=row < frames, other=0) != 0)
+    value = tl.where(inside[:, None], tl.where(value > 0, value, tl.exp(tl.minimum(value, 0.0)) - 1.0), 0.0)
+    tl.store(out_ptr + row[:, None] * cout + cols[None, :], value, mask=(row < frames)[:, None] & wide)
 
 
 @triton.jit
 def pitch_kernel(
-    turns_ptr, frames_ptr, columns, x_ptr, bias_ptr, weight_ptr, last_ptr, valid_ptr, known_ptr, width, rate,
+    turns_ptr, frames_ptr, columns, x_ptr, weight_ptr, last_ptr, valid_ptr, known_ptr, frames, width, rate,
     HARMONICS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A frame's pitch from the predictor's last product, unless it is known, and its harmonics' turns in a sample.
+    """A frame's pitch from the predictor's last layer, unless it is known, and its harmonics' turns in a sample.
 
     The pitch goes to the last column of the frames; no turns where it is no number, since all frames are summed up.
     """
@@ -69,7 +72,6 @@ def pitch_kernel(
     channel = tl.arange(0, BLOCK)
     mask = channel < width
     value = tl.load(x_ptr + row * width + channel, mask=mask, other=0.0)
-    value = _elu(value + tl.load(bias_ptr + channel, mask=mask, other=0.0))
     found = tl.sum(value * tl.load(weight_ptr + channel, mask=mask, other=0.0), 0) + tl.load(last_ptr)
     place = frames_ptr + row * columns + columns - 1
     pitch = tl.where(tl.load(known_ptr + row) != 0, tl.load(place), tl.abs(found).to(tl.float32))
@@ -80,13 +82,13 @@ def pitch_kernel(
     # As on a CPU: a true division, not a product with the inverse. The phase forgives no rounding.
     turns = tl.div_rn(turns, rate + tl.zeros((WIDE,), tl.float32))
     turns = turns - tl.floor(turns)
-    tl.store(turns_ptr + row * HARMONICS + harmonic, turns.to(tl.float64), mask=harmonic < HARMONICS)
+    tl.store(turns_ptr + harmonic * frames + row, turns.to(tl.float64), mask=harmonic < HARMONICS)
 
 
 @triton.jit
 def phase_kernel(
-    sine_ptr, level_ptr, turns_ptr, total_ptr, offset_ptr, frames_ptr, columns, first_ptr, slot_ptr, frame_samples,
-    threshold, alpha, sigma, HARMONICS: tl.constexpr, WIDE: tl.constexpr,
+    sine_ptr, level_ptr, turns_ptr, total_ptr, offset_ptr, frames_ptr, columns, first_ptr, slot_ptr, frames,
+    frame_samples, threshold, alpha, sigma, HARMONICS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """A frame's harmonics and level of noise from the running sum of all turns, less that before its utterance.
 
@@ -96,9 +98,9 @@ def phase_kernel(
     harmonic = tl.arange(0, WIDE)
     mask = harmonic < HARMONICS
     first = tl.load(first_ptr + row)
-    before = tl.load(total_ptr + (first - 1) * HARMONICS + harmonic, mask=mask & (first > 0), other=0.0)
+    before = tl.load(total_ptr + harmonic * frames + first - 1, mask=mask & (first > 0), other=0.0)
     before -= tl.load(offset_ptr + tl.load(slot_ptr + row) * HARMONICS + harmonic, mask=mask, other=0.0)
-    turns = tl.load(total_ptr + row * HARMONICS + harmonic, mask=mask, other=0.0) - before
+    turns = tl.load(total_ptr + harmonic * frames + row, mask=mask, other=0.0) - before
     tl.store(turns_ptr + row * HARMONICS + harmonic, turns, mask=mask)
     pitch = tl.load(frames_ptr + row * columns + columns - 1)
     voiced = (pitch > threshold).to(tl.float32)
