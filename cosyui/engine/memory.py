@@ -16,8 +16,8 @@ from cosyui.model.flow import MAX_FRAMES
 MIB = 1 << 20
 DEFAULT_SHARE = 0.8
 """Of the card, when no budget is given."""
-OVERHEAD = 256 * MIB
-"""Workspaces of the libraries, CUDA graphs, and what the allocator cannot use for its rounding."""
+OVERHEAD, OVERHEAD_SHARE = 192 * MIB, 0.05
+"""And a share of the budget: workspaces of the libraries, CUDA graphs, what the allocator loses by rounding."""
 SLOT_POSITIONS = 2560
 """Of one KV slot: 30 s of prompt with its transcript (about 1,000), and a segment of a minute."""
 CPU_SLOT_POSITIONS = 4096
@@ -64,7 +64,8 @@ def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
     budget = min(budget or int(DEFAULT_SHARE * total), total)
     torch.cuda.set_per_process_memory_fraction(budget / total, model.device)
     weights = weight_bytes(model)
-    left = budget - weights - OVERHEAD
+    overhead = OVERHEAD + int(OVERHEAD_SHARE * budget)
+    left = budget - weights - overhead
     one, two = (SlotDecoder.nbytes(model.config.llm, n, SLOT_POSITIONS, model.llm.dtype) for n in (1, 2))
     slot = two - one
     flow_frame = flow_frame_bytes(model)
@@ -75,7 +76,7 @@ def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
     vocoder = _fit(SHARES["vocoder"] * left, vocoder_frame, MOST_VOCODER_FRAMES // 4, MOST_VOCODER_FRAMES)
     parts = {
         "weights": weights,
-        "overhead": OVERHEAD,
+        "overhead": overhead,
         "kv slots": one + (slots - 1) * slot,
         "flow batches": (flow + urgent) * flow_frame,
         "vocoder batch": vocoder * vocoder_frame,

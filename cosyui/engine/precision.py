@@ -24,8 +24,8 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
+        # With its number: some of PyTorch's functions ask for one.
+        device = torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
         message = f"--device {name} cannot be used here: choose auto, cpu, or cuda on a machine with an NVIDIA GPU."
         raise SetupError("setting_invalid", message) from error

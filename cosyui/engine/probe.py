@@ -74,13 +74,18 @@ def probe(
         return _next_tokens(load_llm(config, folder / llm_file, device, dtype), config)
 
     def flow(dtype: torch.dtype) -> Tensor:
-        runner = FlowRunner(load_flow(config, folder / "flow.pt", device, dtype), max_frames=512, graphs=False)
+        # Exactly once and never again: not worth compiling kernels for.
+        kernels = None if dtype in dtypes else False
+        module = load_flow(config, folder / "flow.pt", device, dtype)
+        runner = FlowRunner(module, max_frames=512, graphs=False, kernels=kernels)
         return runner.run([FlowPiece(runner.open(prompt, stream=False), speech, True)])[0]
 
     exact_mel = flow(torch.float32)
 
     def vocoder(dtype: torch.dtype) -> Tensor:
-        runner = VocoderRunner(load_vocoder(config, folder / "hift.pt", device, dtype), max_frames=512, graphs=False)
+        fused = None if dtype in dtypes else False
+        module = load_vocoder(config, folder / "hift.pt", device, dtype)
+        runner = VocoderRunner(module, max_frames=512, graphs=False, fused=fused)
         return runner.run([VocoderPiece(runner.open(), exact_mel, True)])[0]
 
     return StagePrecision(

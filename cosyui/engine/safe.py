@@ -49,8 +49,8 @@ class SafeStages:
     @cached_property
     def lane(self) -> RenderLane:
         log.warning("float32 stages are loaded: a sound was not finite", extra={"fields": {"stages": "flow, vocoder"}})
-        flow = FlowRunner(self._load_flow(), max_frames=self._frames, graphs=False)
-        vocoder = VocoderRunner(self._load_vocoder(), max_frames=self._frames, graphs=False)
+        flow = FlowRunner(self._load_flow(), max_frames=self._frames, graphs=False, kernels=False)
+        vocoder = VocoderRunner(self._load_vocoder(), max_frames=self._frames, graphs=False, fused=False)
         return RenderLane(flow, vocoder, self._device, kind="safe")
 
     @cached_property
