@@ -35,13 +35,21 @@ class PackedPasses:
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.done: torch.cuda.Event | None = None
         self.side: torch.cuda.Stream | None = None
+        self.prepared: set[int] = set()
 
     @torch.inference_mode()
     def warm_up(self) -> None:
         self.space.meta.zero_()
-        self.net.compile(self.space, self.sizes)
+        self._prepare(self.sizes)
         for size in reversed(self.sizes):
             self._run(size)
+
+    def _prepare(self, sizes: Sequence[int]) -> None:
+        """Compile on all cores what these sizes need, and never one kernel after the other in their first pass."""
+        missing = [size for size in sizes if size not in self.prepared]
+        if missing and self.runner.device.type == "cuda":
+            self.net.compile(self.space, missing)
+        self.prepared.update(missing)
 
     def render(self, windows: Sequence[Window]) -> None:
         """One pass: pack, run, cut out the new samples and what is kept."""
@@ -51,6 +59,7 @@ class PackedPasses:
         stream = torch.cuda.current_stream(runner.device) if runner.device.type == "cuda" else None
         if stream is not None and self.done is not None:
             stream.wait_event(self.done)  # the memory of a pass is shared; the last may have been on another stream
+        self._prepare([frames])
         meta, keep, phases = self._describe(windows, frames)
         space.meta[:, : frames + 1].copy_(meta, non_blocking=True)
         space.frames[:frames].zero_()

@@ -91,7 +91,8 @@ class PackedVocoder:
         self.vocoder, self.precision, self.compiling = vocoder, precision, False
         weight = vocoder.conv_post.weight
         self.device, self.dtype = weight.device, weight.dtype
-        self.processors = torch.cuda.get_device_properties(self.device).multi_processor_count if weight.is_cuda else 1
+        card = torch.cuda.get_device_properties(self.device) if weight.is_cuda else None
+        self.processors, self.hopper = (card.multi_processor_count, card.major >= 9) if card else (1, True)
         self.scale = HALF_SCALE if self.dtype == torch.float16 else 1.0
         self.gap = gap_frames(vocoder)
         self.pre = of_modules([vocoder.conv_pre], padded(config.in_channels), padded(config.base_channels))
@@ -230,10 +231,11 @@ class PackedVocoder:
         depth = 64 if conv.inputs % 64 == 0 and self.dtype != torch.float32 else 32
         widest = next(n for n in (128, 64, 32) if width % n == 0)
         choices = [(128, 128, 8), (128, 64, 4), (64, 64, 4), (32, 64, 4), (128, 32, 4), (32, 32, 4)]
-        fitting = [c for c in choices if width % c[1] == 0 and c[1] >= min(widest, 64)]
+        tight = self.dtype == torch.float32 and not self.hopper  # three products do not fit into fewer registers
+        fitting = [c for c in choices[tight:] if width % c[1] == 0 and c[1] >= min(widest, 64)]
         filling = (c for c in fitting if -(-rows // c[0]) * (conv.outputs // c[1]) * groups >= self.processors)
         tall, wide, warps = next(filling, fitting[-1])
-        return tall, wide, depth, warps, 3
+        return tall, wide, depth, 8 if tight else warps, 3
 
     def _pitch(self, space: Workspace, frames: int) -> None:
         """Pitch of the frames where it is not known, and all turns within a sample."""
@@ -245,7 +247,7 @@ class PackedVocoder:
             self._launch(
                 around.pitch_conv_kernel, (-(-frames // tall), -(-channels // 32)),
                 out, x, x_row, layer.weight, layer.bias, space.meta[VALID], frames, width, channels, layer.taps,
-                layer.taps - 1 if index == 0 else 0, BLOCK_M=tall, BLOCK_N=32, BLOCK_K=32 if index else 16,
+                layer.taps - 1 if index == 0 else 0, BLOCK_M=tall, BLOCK_N=32, BLOCK_K=32 if index and self.hopper else 16,
             )  # fmt: skip
             x, x_row, width = out, channels, channels
         last = vocoder.f0_predictor.classifier
