@@ -243,11 +243,11 @@ class PackedVocoder:
         x, x_row, width = space.frames, columns, vocoder.config.in_channels
         for index, layer in enumerate(self.pitch_layers):
             out, channels = space.pitch[index % 2], layer.weight.shape[1]
-            tall = 16 if frames <= 128 else 32
+            tall, deep = 16 if frames <= 128 else 32, 32 if index and self.hopper else 16
             self._launch(
                 around.pitch_conv_kernel, (-(-frames // tall), -(-channels // 32)),
                 out, x, x_row, layer.weight, layer.bias, space.meta[VALID], frames, width, channels, layer.taps,
-                layer.taps - 1 if index == 0 else 0, BLOCK_M=tall, BLOCK_N=32, BLOCK_K=32 if index and self.hopper else 16,
+                layer.taps - 1 if index == 0 else 0, BLOCK_M=tall, BLOCK_N=32, BLOCK_K=deep,
             )  # fmt: skip
             x, x_row, width = out, channels, channels
         last = vocoder.f0_predictor.classifier
