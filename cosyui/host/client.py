@@ -19,7 +19,7 @@ from cosyui.ops.logs import log
 logger = logging.getLogger(__name__)
 
 DEATHS, MOST_DEATHS = 2, 4
-"""So many deaths of its process end a request: those that it seems to be to blame for, and any."""
+"""So many deaths of its process end a request: when it was alone in it, and in any case."""
 
 
 class EngineClient:
@@ -210,17 +210,17 @@ class EngineClient:
         return pause
 
     def _survive(self, end: str, *, counts: bool = True) -> None:
-        """End the request that is to blame for the death; all others wait for an engine, here or elsewhere.
+        """End a request that was alone in the process, both times; all others wait for an engine, here or elsewhere.
 
-        It is the one that was started again and did not get any further, or the one that was alone, both times. An
-        end that was asked for does not count.
+        An end that was asked for does not count.
         """
         inside = [stream for stream in self.unfinished if stream.in_engine]
-        blamed = [stream for stream in inside if stream.on_trial or len(inside) == 1]
         for stream in inside:
-            stream.in_engine = False
-            stream.deaths += counts
-            if stream.deaths >= (DEATHS if stream in blamed else MOST_DEATHS):
+            if not counts:
+                stream.in_engine = False
+                continue
+            stream.survive()
+            if stream.deaths >= (DEATHS if len(inside) == 1 else MOST_DEATHS):
                 message = f"The engine's process {end} twice while it worked on this text. Try another text or clip."
                 stream.fail(EngineError("engine_died", message))
         for stream in self.unfinished:

@@ -132,7 +132,8 @@ class EnginePool:
         """Submit a request and follow it to its end, as `EngineClient.events` does; it waits while no engine is ready.
 
         After the death of a process its requests start again one by one: the next comes when the one before has got
-        further than it was. So one that kills processes is found, and takes no other with it.
+        further than it was. One in whose turn a process dies again gets an engine for itself. So a request that kills
+        processes is found, and takes no other with it.
         """
         if request.id in self._streams:
             raise ValueError(f"request {request.id} is already running")
@@ -224,20 +225,36 @@ class EnginePool:
         ready = self.ready
         if not ready:
             return
-        on_trial = any(stream.on_trial for stream in self._streams.values())
-        for stream in list(self._waiting):
-            if stream.deaths and on_trial:
-                continue
-            on_trial = on_trial or stream.deaths > 0
-            self._waiting.remove(stream)
-            home = min(ready, key=functools.partial(_work_before, stream))
-            self._homes[stream.request.id] = home
-            home.take_in(stream)
+        kept_free = self._kept_free(ready)
+        for stream in sorted(self._waiting, key=lambda stream: stream.suspicion < 2):
+            homes = [engine for engine in ready if engine is not kept_free or stream.suspicion == 2]
+            homes = [engine for engine in homes if _is_open(engine, stream)]
+            if homes:
+                self._waiting.remove(stream)
+                home = min(homes, key=functools.partial(_work_before, stream))
+                self._homes[stream.request.id] = home
+                home.take_in(stream)
+
+    def _kept_free(self, ready: Sequence[EngineClient]) -> EngineClient | None:
+        """The engine that is to get empty for a request that must be alone, unless a new one comes up anyway."""
+        coming = any(engine.state in ("starting", "restarting") for engine in self.engines)
+        if coming or all(stream.suspicion < 2 for stream in self._waiting):
+            return None
+        return min(ready, key=lambda engine: len(engine.unfinished))
 
     def _reason(self) -> CosyuiError:
         if self.state == "broken" and self.problem is not None:
             return self.problem
         return EngineError("engine_not_ready", "The engine is not running. Try again when the service is back.")
+
+
+def _is_open(engine: EngineClient, stream: Stream) -> bool:
+    """Whether ``stream`` may go there: one suspect at a time, and one that is suspected twice is alone."""
+    inside = engine.unfinished
+    if stream.suspicion == 2:
+        return not inside
+    trial = max((other.suspicion for other in inside if other.on_trial), default=0)
+    return trial + stream.suspicion < 2
 
 
 def _work_before(stream: Stream, engine: EngineClient) -> tuple[bool, float, int]:

@@ -29,20 +29,21 @@ class HandedOver:
 class Stream:
     """``in_engine``: the living process has it. After a second start, delivered samples are skipped.
 
-    ``deaths``: how often a process ended, unasked, while it was in it.
+    ``deaths``: how often a process died, unasked, while it was in it. ``suspicion``: whether it may be what killed it:
+    0 after it got further than it was then; 2 after another death before it did.
     """
 
     def __init__(self, request: SynthesisRequest) -> None:
         self.request = request
         self.attempts = 0
         self.deaths = 0
+        self.suspicion = 0
         self.in_engine = False
         self.ended = False
         self._events: asyncio.Queue[Event | HandedOver] = asyncio.Queue()
         self._expected = speech_seconds(request.text, request.speed)
         self._spoken = 0.0
         self._started = False
-        self._proven = True
         self._delivered = 0
         self._skip = 0
         self._chunks = 0
@@ -59,8 +60,8 @@ class Stream:
 
     @property
     def on_trial(self) -> bool:
-        """Started again and not yet further than it was when its process died: it may be what killed it."""
-        return self.in_engine and not self._proven
+        """Started again and not yet further than it was when its process died."""
+        return self.in_engine and self.suspicion > 0
 
     async def next(self) -> Event | HandedOver:
         return await self._events.get()
@@ -69,10 +70,15 @@ class Stream:
         """It goes into an engine, for the first time or again."""
         self.attempts += 1
         self.in_engine = True
-        self._proven = not self.deaths
         self._spoken = 0.0
         self._skip = self._delivered
         self._events.put_nowait(HandedOver(self.request.id, self.attempts, engine))
+
+    def survive(self) -> None:
+        """Its process died."""
+        self.suspicion = 2 if self.on_trial else 1
+        self.deaths += 1
+        self.in_engine = False
 
     def take(self, event: Event) -> None:
         """An event from the engine."""
@@ -108,7 +114,7 @@ class Stream:
         self._skip -= skipped
         pcm = chunk.pcm[2 * skipped :]
         if pcm:
-            self._proven = True
+            self.suspicion = 0
             self._delivered += len(pcm) // 2
             self._events.put_nowait(AudioChunk(chunk.request_id, self._chunks, pcm))
             self._chunks += 1

@@ -19,8 +19,8 @@ from cosyui.service.types import Chunk, Done, Problem, Result, Running, Stopped,
 logger = logging.getLogger(__name__)
 
 TELL_EVERY = 0.25
-"""Seconds between two updates of all that wait and run; in between only the one that moves is told."""
-QUIET_SHARE, EXTEND_SHARE = 0.1, 0.02
+"""Seconds between two updates of all that wait and run; in between only news of one job are told, not its progress."""
+QUIET_SHARE, EXTEND_SHARE = 0.25, 0.02
 """Of the limit of time: an engine that was silent for that long hangs; and how exactly the limit is kept."""
 
 
@@ -37,12 +37,14 @@ class Drive:
         self._limits: dict[Job, asyncio.Timeout] = {}
         self._heard: dict[int, float] = {}
         self._told = 0.0
+        self._later: asyncio.TimerHandle | None = None
         self.jobs: dict[str, Job] = {}
         self.outcomes: Counter[str] = Counter()
 
     async def run(self, job: Job) -> None:
         """From the queue to the final update. Its place is freed however this ends."""
         try:
+            self._tell(job)
             self.announce()
             await job.turn.wait()
             await self._speak(job)
@@ -77,24 +79,43 @@ class Drive:
         """An engine got ready, or is not any more: there may be more places, or fewer."""
         if self._client.places:  # while all of them start again, those that have a place keep it
             self._queue.set_places(self._client.places)
-        self.announce()
+        self._clock()
+        self._tell_all()
 
     def announce(self) -> None:
-        """Tell every waiting job its position and ETA, and every running one how far it is."""
-        self._told = Clock()
+        """Tell every waiting job its position and ETA, and every running one how far it is.
+
+        That costs time for all jobs: where one announcement follows another, it comes a little later.
+        """
         self._clock()
-        engine = self._client.state
-        for job, (position, eta) in self._queue.outlook().items():
-            job.mailbox.put(Waiting(position, eta if engine == "ready" else None, engine))
+        wait = self._told + TELL_EVERY - Clock()
+        if wait <= 0:
+            self._tell_all()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(wait, self._tell_all)
+
+    def _tell_all(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        self._told = Clock()
+        for job, outlook in self._queue.outlook().items():
+            self._tell_waiting(job, *outlook)
         for job in self._queue.running:
             self._tell(job)
 
     def _tell(self, job: Job) -> None:
-        if job.started is None:
+        if job in self._queue.waiting:
+            self._tell_waiting(job, *self._queue.outlook()[job])
+        elif job.started is None:
             job.mailbox.put(Waiting(0, None, self._client.state))
         else:
             left, expected = self._queue.left(job), job.expected_seconds
             job.mailbox.put(Running(job.done_seconds, job.segments, expected, left, job.retried, job.redone))
+
+    def _tell_waiting(self, job: Job, position: int, eta: float | None) -> None:
+        engine = self._client.state
+        job.mailbox.put(Waiting(position, eta if engine == "ready" else None, engine))
 
     def _clock(self, speech: float = 0.0) -> None:
         """Keep the measured speed up to date: ``speech`` seconds were made, and this many requests are at work."""
@@ -108,7 +129,7 @@ class Drive:
 
     async def _speak(self, job: Job) -> None:
         job.state = "running"
-        self.announce()
+        self._tell(job)
         try:
             async with (
                 asyncio.timeout(None) as limit,
@@ -145,7 +166,7 @@ class Drive:
             for other, limit in self._limits.items():
                 if other.request.long and other.engine == job.engine and not limit.expired():
                     self._extend(limit)
-        done = job.done_seconds
+        done, redone = job.done_seconds, job.redone
         match event:
             case Started():
                 job.started = job.started or Clock()
@@ -168,10 +189,9 @@ class Drive:
             case Cancelled():
                 raise EngineError("engine_died", "The engine dropped this request. Try again.")
         self._clock(job.done_seconds - done)
-        if Clock() - self._told < TELL_EVERY:
+        if isinstance(event, HandedOver | Started | Finished) or job.redone != redone:
             self._tell(job)
-        else:
-            self.announce()
+        self.announce()
 
     async def _write(self, job: Job) -> Result:
         assert job.stats is not None

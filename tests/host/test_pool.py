@@ -39,8 +39,8 @@ class Reader:
                 self.events.append(event)
                 self._some.set()
 
-    async def until(self, kind):
-        while not any(isinstance(event, kind) for event in self.events):
+    async def until(self, kind, times=1):
+        while sum(isinstance(event, kind) for event in self.events) < times:
             self._some.clear()
             await self._some.wait()
         return self
@@ -194,12 +194,40 @@ async def test_one_that_kills_processes_is_found_and_takes_no_other_with_it(fake
         requests = [make_request(f"r{number}", "[fake:seconds=8]") for number in range(5)]
         poison = make_request("poison", "[fake:die_always]")
         results = await asyncio.gather(*(collect(pool, request) for request in [*requests[:3], poison, *requests[3:]]))
-        assert pool.restarts <= 2
+        assert pool.restarts <= 3
     bad = results.pop(3)
     assert kinds(bad)[-1] is Failed
     assert bad[-1].code == "engine_died"
     assert [audio(events) for events in results] == [fake_pcm(request) for request in requests]
     assert all(kinds(events)[-1] is Finished for events in results)
+
+
+async def test_suspect_beside_which_another_one_kills_the_process_is_not_blamed(fake_pool, make_request, tmp_path):
+    release = tmp_path / "go"
+    async with fake_pool(FakeScript(places=4, release_file=str(release))) as pool:
+        innocent = await Reader(pool, make_request("innocent", "[fake:hold]")).until(Started)
+        readers = [innocent]
+        for number in range(2):
+            readers.append(Reader(pool, make_request(f"bad {number}", "[fake:die]")))
+            await innocent.until(HandedOver, times=number + 2)
+        release.touch()
+        for reader in readers:
+            assert audio(await reader.end()) == fake_pcm(reader.request)
+        assert pool.restarts == 2
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+async def test_suspect_gets_an_engine_for_itself_under_full_load(fake_pool, make_request, engines):
+    async with fake_pool(*[FakeScript(places=4, step_seconds=0.002)] * engines) as pool:
+        poison = [make_request(f"poison {number}", "[fake:die_always]") for number in range(2)]
+        requests = [make_request(f"r{number}", f"[fake:seconds={number % 5 + 1}]") for number in range(40)]
+        order = [*requests[:5], poison[0], *requests[5:20], poison[1], *requests[20:]]
+        results = await asyncio.gather(*(collect(pool, request) for request in order))
+    for request, events in zip(order, results, strict=True):
+        if request.id.startswith("poison"):
+            assert events[-1].code == "engine_died"
+        else:
+            assert audio(events) == fake_pcm(request)
 
 
 async def test_restart_takes_healthy_engines_one_after_another(fake_pool, make_request):
