@@ -13,6 +13,9 @@ By default OpenMP's threads wait for each other by spinning. With a browser or a
 spinning takes the time of the one that is waited for, and speech on a CPU becomes ten times slower.
 """
 
+EmptyCache = Literal["auto", "always", "never"]
+"""When memory that PyTorch holds without using it goes back to the card: while idle if it is much, after every
+request, or never. Giving it back costs time at the next request."""
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -22,7 +25,7 @@ class EngineConfig:
 
     ``device`` is ``auto`` (CUDA when present), ``cpu``, ``cuda`` or ``cuda:N``; ``threads`` 0 leaves PyTorch's default;
     ``prompt_cache_bytes`` bounds the cache of prompt features; ``vram_budget``: bytes of the card that may be used, 0
-    for four fifths; ``lexicon`` is a file of own pronunciations.
+    for four fifths; ``empty_cache``: see `EmptyCache`; ``lexicon`` is a file of own pronunciations.
     """
 
     model: str
@@ -32,4 +35,5 @@ class EngineConfig:
     threads: int = 0
     prompt_cache_bytes: int = 64 << 20
     vram_budget: int = 0
+    empty_cache: EmptyCache = "auto"
     lexicon: Path | None = None

@@ -12,7 +12,7 @@ import torch
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.facts import facts_of
 from cosyui.engine.lanes import Lanes
-from cosyui.engine.memory import plan_memory
+from cosyui.engine.memory import give_back, plan_memory
 from cosyui.engine.needs import Aside, Decode, Need, NewTokens, Render
 from cosyui.engine.precision import choose_device, choose_precision, describe
 from cosyui.engine.prompts import PromptCache
@@ -51,8 +51,10 @@ class Engine:
         self.prompts = PromptCache(self.model, config.prompt_cache_bytes)
         self.on_cuda = device.type == "cuda"
         self.precision = describe(precision)
-        self.plan = plan_memory(self.model, config.vram_budget)
-        self.stages = Stages(self.model, self.plan, folder, config.llm_file)
+        self.stages = Stages(self.model, plan_memory(self.model, config.vram_budget), folder, config.llm_file)
+        self.plan = self.stages.plan
+        if self.on_cuda:
+            log.info(str(self.plan))
         names = ", ".join(sorted(set(self.precision.values())))
         self.studio = Studio(
             self.model.config, self.frontend, self.prompts, self.stages.flow, self.stages.vocoder, names
@@ -68,6 +70,7 @@ class Engine:
             time.perf_counter() - began,
         )
         self.lanes: Lanes[Work] = Lanes(self.plan.slots)
+        self.empty_cache = config.empty_cache
         self.cancelled: list[str] = []
         self.finished = 0
         self.failed = 0
@@ -192,6 +195,7 @@ class Engine:
         if isinstance(work.need, Render):
             self.rendering.drop(work.need)
         work.close()
+        give_back(self.model.device, self.empty_cache, idle=not len(self.lanes))
 
     def _fail(self, work: Work, error: Exception, events: list[Event]) -> None:
         request_id = work.request.id

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psutil
 import torch
 
+from cosyui.engine.config import EmptyCache
 from cosyui.engine.slots import SlotDecoder
 from cosyui.engine.vocoder_runner import nbytes as vocoder_bytes
 from cosyui.errors import SetupError
@@ -16,7 +17,7 @@ from cosyui.model.flow import MAX_FRAMES
 MIB = 1 << 20
 DEFAULT_SHARE = 0.8
 """Of the card, when no budget is given."""
-OVERHEAD, OVERHEAD_SHARE = 192 * MIB, 0.05
+OVERHEAD, OVERHEAD_SHARE = 256 * MIB, 0.03
 """And a share of the budget: workspaces of the libraries, CUDA graphs, what the allocator loses by rounding."""
 SLOT_POSITIONS = 2560
 """Of one KV slot: 30 s of prompt with its transcript (about 1,000), and a segment of a minute."""
@@ -25,8 +26,11 @@ LONGEST_PIECE = 4096
 """Mel frames of the longest segment with its prompt: 80 s. A batch holds at least that."""
 MOST_SLOTS, MOST_FLOW_FRAMES, MOST_VOCODER_FRAMES = 64, 24_576, 2048
 """More of them brings no more speed."""
+URGENT_VOCODER_FRAMES = 1024
 SHARES = {"kv": 0.25, "flow": 0.2, "vocoder": 0.15}
 """Of what the weights leave; kept keys and values of streams have the rest."""
+UNUSED_LIMIT = 512 * MIB
+"""Reserved and not allocated: what is more is given back when the engine is idle."""
 CPU_CACHE_BYTES = 1024 * MIB
 
 
@@ -47,6 +51,10 @@ class MemoryPlan:
     vocoder_frames: int
     flow_cache_bytes: int
 
+    def with_cache(self, nbytes: int) -> MemoryPlan:
+        """The plan with so much for kept streams, now that it is known what the rest really takes."""
+        return replace(self, parts=self.parts | {"kept streams": nbytes}, flow_cache_bytes=nbytes)
+
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {size / MIB:.0f}" for name, size in self.parts.items())
         return f"memory plan: {self.budget / MIB:.0f} MiB ({parts}), {self.slots} slots, {self.flow_frames} frames"
@@ -60,6 +68,7 @@ def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
     if model.device.type != "cuda":
         cache = min(CPU_CACHE_BYTES, psutil.virtual_memory().available // 4)
         return MemoryPlan(0, {}, 1, CPU_SLOT_POSITIONS, MAX_FRAMES, 0, MAX_FRAMES, cache)
+    torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(model.device).total_memory
     budget = min(budget or int(DEFAULT_SHARE * total), total)
     torch.cuda.set_per_process_memory_fraction(budget / total, model.device)
@@ -79,7 +88,7 @@ def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
         "overhead": overhead,
         "kv slots": one + (slots - 1) * slot,
         "flow batches": (flow + urgent) * flow_frame,
-        "vocoder batch": vocoder * vocoder_frame,
+        "vocoder batches": (vocoder + (URGENT_VOCODER_FRAMES if urgent else 0)) * vocoder_frame,
     }
     cache = budget - sum(parts.values())
     if cache < 0:
@@ -92,12 +101,35 @@ def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
     return MemoryPlan(budget, parts, slots, SLOT_POSITIONS, flow, urgent, vocoder, cache)
 
 
+def room_for_streams(model: CosyVoice3, plan: MemoryPlan) -> int:
+    """Bytes left for kept streams once all but the flow is built and warm: measured, not estimated."""
+    if not plan.budget:
+        return plan.flow_cache_bytes
+    torch.cuda.empty_cache()
+    held = torch.cuda.memory_reserved(model.device) - used_up_bytes(model)
+    return max(0, plan.budget - held - plan.parts["flow batches"] - plan.parts["overhead"])
+
+
+def give_back(device: torch.device, policy: EmptyCache, *, idle: bool) -> None:
+    """Hand unused memory back to the card after a request, as ``policy`` says; on a CPU there is nothing to do."""
+    if device.type != "cuda" or policy == "never":
+        return
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if policy == "always" or (idle and unused > UNUSED_LIMIT):
+        torch.cuda.empty_cache()
+
+
 def weight_bytes(model: CosyVoice3) -> int:
     """Of the weights that stay on the device: without the text table, and what only feeds the flow's constants."""
+    table = model.llm.qwen.embed_tokens.weight.nbytes
+    return torch.cuda.memory_allocated(model.device) - used_up_bytes(model) - table
+
+
+def used_up_bytes(model: CosyVoice3) -> int:
+    """Of the weights that the flow's runner makes constants of and frees."""
     estimator = model.flow.estimator
-    used_up = [estimator.time_embed, estimator.norm_out, *(block.attn_norm for block in estimator.blocks)]
-    gone = sum(weight.nbytes for module in used_up for weight in module.parameters())
-    return torch.cuda.memory_allocated(model.device) - gone - model.llm.qwen.embed_tokens.weight.nbytes
+    modules = [estimator.time_embed, estimator.norm_out, *(block.attn_norm for block in estimator.blocks)]
+    return sum(weight.nbytes for module in modules for weight in module.parameters())
 
 
 def flow_frame_bytes(model: CosyVoice3) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from cosyui.engine.flow_runner import FlowRunner
-from cosyui.engine.memory import MemoryPlan
+from cosyui.engine.memory import URGENT_VOCODER_FRAMES, MemoryPlan, room_for_streams
 from cosyui.engine.render_queue import RenderLane, RenderQueue
 from cosyui.engine.safe import SafeStages
 from cosyui.engine.slots import SlotDecoder
@@ -29,21 +29,33 @@ class Stages:
         config, device, on_cuda = model.config, model.device, model.device.type == "cuda"
         self.decoding = Decoding(SlotDecoder(model.llm, plan.slots, plan.slot_positions, graphs=on_cuda))
         self.vocoder = VocoderRunner(model.vocoder, max_frames=plan.vocoder_frames, graphs=on_cuda)
+        urgent_vocoder = self.vocoder
+        if plan.urgent_frames:
+            urgent_vocoder = VocoderRunner(
+                model.vocoder, max_frames=URGENT_VOCODER_FRAMES, beside=self.vocoder, graphs=on_cuda
+            )
+        for vocoder in {self.vocoder, urgent_vocoder}:
+            vocoder.warm_up()
+        self.plan = plan.with_cache(room_for_streams(model, plan))
         self.flow = FlowRunner(
             model.flow,
             max_frames=plan.flow_frames,
-            cache_bytes=plan.flow_cache_bytes,
+            cache_bytes=self.plan.flow_cache_bytes,
             graphs=on_cuda,
             modulation="drop" if on_cuda else "keep",
         )
         if plan.urgent_frames:
-            urgent = self.flow.lane(plan.urgent_frames, graphs=on_cuda)
+            urgent_flow = self.flow.lane(plan.urgent_frames, graphs=on_cuda)
             lanes = [
-                RenderLane(urgent, self.vocoder, device, "urgent"),
+                RenderLane(urgent_flow, urgent_vocoder, device, "urgent"),
                 RenderLane(self.flow, self.vocoder, device, "patient"),
             ]
         else:
             lanes = [RenderLane(self.flow, self.vocoder, device, "any")]
+        for lane in lanes:
+            with torch.cuda.stream(lane.stream):
+                for frames in sizes(lane.flow.max_frames) if on_cuda else ():
+                    lane.flow.warm(frames)
         self.safe = SafeStages(
             partial(load_llm, config, folder / llm_file, device, torch.float32),
             partial(load_flow, config, folder / "flow.pt", device, torch.float32),
@@ -52,9 +64,6 @@ class Stages:
             plan.slot_positions,
             plan.flow_frames,
         )
-        if on_cuda:
-            for lane in lanes:
-                warm_up(lane)
         half = torch.float32 not in (self.flow.packed.dtype, model.vocoder.conv_post.weight.dtype)
         self.rendering = RenderQueue(lanes, (lambda: self.safe.lane) if half else None)
 
@@ -64,11 +73,3 @@ class Stages:
         if "decoding" in vars(self.safe) and self.safe.decoding.busy:
             moved = self.safe.decoding.advance() or moved
         return moved
-
-
-def warm_up(lane: RenderLane) -> None:
-    """Compile the kernels and record the graphs of every size of batch, so that no request waits for it."""
-    with torch.cuda.stream(lane.stream):
-        lane.vocoder.warm_up()
-        for frames in sizes(lane.flow.max_frames):
-            lane.flow.warm(frames)
