@@ -94,7 +94,7 @@ def test_forgotten_deaths_do_not_count():
 
 
 @pytest.mark.parametrize(
-    ("device", "number"), [("cpu", None), ("auto", None), ("cuda", None), ("cuda:0", 0), ("cuda:1", 1), ("cuda:7", None)]
+    ("device", "number"), [("cpu", None), ("cuda", None), ("cuda:0", 0), ("cuda:1", 1), ("cuda:7", None)]
 )
 def test_engine_works_on_the_gpu_it_is_given(monkeypatch, device, number):
     """One that is not there is left to the engine, which says so."""
