@@ -5,6 +5,7 @@ Source of the chunk schedule: CosyVoice 2 (arXiv:2412.10117), chunk-aware flow m
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -72,6 +73,7 @@ class ChunkSchedule:
 
     def __init__(self, prompt_tokens: int, block: int, lookahead: int, hop: int | None = None) -> None:
         self.lookahead = lookahead
+        self.block = block
         self.hop = hop or block
         self.max_hop = LONGEST_HOP * block
         self.offset = 0
@@ -86,11 +88,14 @@ class ChunkSchedule:
         end = self.offset + self.step
         return end if tokens >= end + self.lookahead else None
 
-    def advance(self) -> None:
-        """The chunk that was due is done."""
+    def advance(self, affordable: float = math.inf) -> None:
+        """The chunk that was due is done. The next is at most ``affordable`` tokens, but never less than a block.
+
+        Where chunks end does not change the sound.
+        """
         self.offset += self.step
-        self.hop = min(self.max_hop, 2 * self.hop)
-        self.step = self.hop
+        wanted = min(self.max_hop, 2 * self.hop, affordable)
+        self.step = self.hop = max(1, int(wanted) // self.block) * self.block
 
 
 @dataclass

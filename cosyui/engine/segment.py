@@ -152,7 +152,10 @@ class Attempt:
                     break
                 yield NOTHING
                 while (end := self.voice.due()) is not None:
-                    yield (yield from self._render(end, deadline, long, final=False))
+                    fresh = yield from self._render(end, deadline, long, final=False)
+                    now = time.perf_counter()
+                    yield fresh
+                    self._plan_chunk(now - began, deadline() - now)
                     self._listen()
         finally:
             stream.close()
@@ -169,6 +172,16 @@ class Attempt:
         fresh = self.sound.push(rendered.samples)
         self.delivered = self.delivered or (len(fresh) > 0 and not final)
         return fresh
+
+    def _plan_chunk(self, spent: float, left: float) -> None:
+        """Make the next chunk so small that it is there before the listener, who has ``left`` seconds, runs dry.
+
+        ``spent``: seconds since decoding began, for all that was rendered so far.
+        """
+        schedule = self.voice.schedule
+        assert schedule is not None
+        done = schedule.offset + schedule.step
+        schedule.advance(done * max(left, 0.0) / spent)
 
     def _listen(self) -> None:
         """Raises BadOutputError when the chunks so far end in a long silence that comes too soon."""

@@ -58,8 +58,6 @@ class Voice:
     def rendered(self) -> None:
         """A chunk is done."""
         self.in_flight = False
-        if self.schedule is not None:
-            self.schedule.advance()
         if self.closed:
             self._flow.close(self.sequence)
 

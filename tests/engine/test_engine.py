@@ -13,6 +13,7 @@ import torch
 
 from cosyui.engine import take as take_module
 from cosyui.engine.engine import Engine
+from cosyui.engine.render import ChunkSchedule
 from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Mode, Progress, PromptClip, Started
 from cosyui.engine.vocoder_runner import VocoderPiece
 from tests.engine.conftest import ScriptedDecoder, finish, pcm, request_of
@@ -308,3 +309,16 @@ def test_a_long_job_lets_short_takes_go_first_at_its_borders(
     parts = [event.request_id for event in events if isinstance(event, AudioChunk)]
     assert parts == ["a", "long", "b", "long", "long"]
     assert np.array_equal(pcm([event for event in events if event.request_id == "long"]), pcm(alone))
+
+
+def test_chunks_stay_small_while_a_slow_engine_would_let_the_listener_run_dry() -> None:
+    fast, slow = (ChunkSchedule(prompt_tokens=30, block=25, lookahead=3) for _ in range(2))
+    ends: dict[str, list[int]] = {"fast": [], "slow": []}
+    for _ in range(5):
+        for name, schedule, affordable in (("fast", fast, 1e9), ("slow", slow, 30.0)):
+            end = schedule.due(10_000)
+            assert end is not None
+            assert schedule.due(end + 2) is None
+            ends[name].append(end)
+            schedule.advance(affordable)
+    assert ends == {"fast": [45, 95, 195, 295, 395], "slow": [45, 70, 95, 120, 145]}
