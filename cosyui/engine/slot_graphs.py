@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,10 +11,8 @@ from torch import Tensor
 from cosyui.engine.decode import LengthRule
 from cosyui.engine.slot_steps import Done
 from cosyui.model.config import LLMConfig
-from cosyui.model.llm_decode import GATE_SCALE, DecodeLLM, SlotState
-
-if TYPE_CHECKING:
-    from cosyui.model.kernels.llm_attention import AttentionScratch
+from cosyui.model.kernels.llm_tuning import NARROW, ROW_TILE, WIDE, Tuning
+from cosyui.model.llm_decode import GATE_SCALE, DecodeLLM, SlotState, StepRows
 
 PREFILL_LENGTHS = (64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Rows that a prefill is padded to, from its own length alone: what else runs cannot change its bits."""
@@ -35,30 +32,6 @@ class Coming(NamedTuple):
         return self.codes
 
 
-class Tuning(NamedTuple):
-    """How the kernels are launched: ``split`` in positions, rows and columns of a program, programs for a tile of rows.
-
-    Only ``split`` changes the bits of a result.
-    """
-
-    pdl: bool = False
-    split: int = 128
-    attention_warps: int = 4
-    row_tile: int = 16
-    gate_columns: int = 8
-    gate_programs: int = 1 << 16
-    project_columns: int = 8
-    project_stages: int = 4
-    logits_columns: int = 16
-    logits_programs: int = 1 << 16
-
-
-NARROW = Tuning()
-"""For up to 16 rows: as many programs as there are tiles, all in flight at once."""
-WIDE = Tuning(row_tile=32, gate_programs=132, logits_columns=8, logits_programs=132)
-"""For more: what a program reads of the rows counts, so it does several tiles of columns."""
-
-
 class KernelSteps:
     """Groups of steps as CUDA graphs, one graph for each size of batch; prefills as one graph for each length.
 
@@ -75,6 +48,7 @@ class KernelSteps:
         narrow: Tuning = NARROW,
         wide: Tuning = WIDE,
     ) -> None:
+        from cosyui.model.kernels import llm, llm_sampler
         from cosyui.model.kernels.llm_attention import AttentionScratch
 
         self.model, self.state, self.group = model, state, group
@@ -85,14 +59,23 @@ class KernelSteps:
         self.buckets = [b for b in (1 << i for i in range(20)) if b < slots] + [slots]
         self.lengths = [length for length in PREFILL_LENGTHS if length < capacity] + [capacity]
         width = config.heads * config.head_dim
-        self.rows = torch.full((slots,), slots, dtype=torch.int32, device=device)
-        self.x = torch.zeros(slots, config.hidden, device=device)
+        self.parts = -(-config.hidden // narrow.down.columns), -(-config.hidden // narrow.out.columns)
+        self.stream_rows = StepRows.empty(config, slots, max(self.parts), device, model.dtype)
+        self.rows = self.stream_rows.slot
+        self.rows.fill_(slots)
+        self.first_row = StepRows.empty(config, 1, max(self.parts), device, model.dtype)
         self.q = torch.zeros(slots, config.heads, config.head_dim, device=device, dtype=model.dtype)
         self.mixed = torch.zeros(slots, width, device=device, dtype=model.dtype)
         self.product = torch.zeros(slots, config.mlp, device=device, dtype=model.dtype)
         self.logits = torch.zeros(slots, config.speech_vocab, device=device)
+        self.short = torch.zeros(slots, 2 * llm_sampler.SHORT, dtype=torch.int32, device=device)
         self.codes = {b: torch.zeros(1 + group, b, dtype=torch.int32, device=device) for b in self.buckets}
-        self.scratch: AttentionScratch = AttentionScratch(
+        self.entry = llm_sampler.Entry(model.table, model.layers[0].norm, model.cos, model.sin)
+        self.split = llm.SplitScratch(
+            torch.empty(narrow.down.splits * slots * config.hidden, device=device),
+            torch.zeros(slots * config.hidden, dtype=torch.int32, device=device),
+        )
+        self.scratch = AttentionScratch(
             slots, config.heads, config.kv_heads, config.head_dim, capacity, narrow.split, device
         )
         self.prompt = torch.zeros(capacity, config.hidden, device=device, dtype=model.dtype)
@@ -110,19 +93,22 @@ class KernelSteps:
     def fits(config: LLMConfig) -> bool:
         """Whether the kernels can take these sizes; needs Triton."""
         try:
-            from cosyui.model.kernels.llm import LONGEST_INNER, inner_tile
+            import cosyui.model.kernels.llm  # noqa: F401
         except ImportError:
             return False
         dim = config.head_dim
-        power = dim >= 16 and dim & (dim - 1) == 0
-        return inner_tile(config.hidden) <= LONGEST_INNER and power and config.heads // config.kv_heads <= 16
+        return dim >= 16 and dim & (dim - 1) == 0 and config.heads // config.kv_heads <= 16
 
     @staticmethod
     def nbytes(config: LLMConfig, slots: int, capacity: int, dtype: torch.dtype) -> int:
         """Bytes of the static buffers and of the longest prefill's activations."""
         width, splits = config.heads * config.head_dim, -(-capacity // NARROW.split)
-        row = 4 * (config.hidden + config.speech_vocab) + dtype.itemsize * (2 * width + config.mlp)
-        scratch = 4 * config.heads * splits * (config.head_dim + 2)
+        parts = -(-config.hidden // min(NARROW.down.columns, NARROW.out.columns))
+        row = StepRows.nbytes(config, parts, dtype) + 4 * (
+            config.speech_vocab + (1 + NARROW.down.splits) * config.hidden
+        )
+        row += dtype.itemsize * (2 * width + config.mlp) + 2048
+        scratch = 8 * config.heads * splits * (config.head_dim + 2)
         prefill = capacity * (16 * config.hidden + 12 * config.mlp + 16)
         return slots * (row + scratch) + prefill
 
@@ -182,67 +168,58 @@ class KernelSteps:
 
     def _prefill(self, length: int) -> None:
         """The rows in ``prompt`` into the slot of ``facts``, its state, and its first draw, left in ``pending``."""
-        from cosyui.model.kernels import llm_sampler
+        from cosyui.model.kernels import llm_prefill, llm_sampler
 
-        state, whole = self.state, self.facts[:4].long()
-        slot = whole[:1]
-        hidden = self.model.prefill(state, slot, self.prompt[:length])
-        state.position.index_copy_(0, slot, whole[1:2].int() - 1)
-        state.minimum.index_copy_(0, slot, whole[2:3].int())
-        state.maximum.index_copy_(0, slot, whole[3:4].int())
-        state.count.index_fill_(0, slot, 0)
-        state.active.index_fill_(0, slot, 1)
-        state.history.index_fill_(0, slot, -1)
-        state.uniforms.index_copy_(0, slot, self.facts[4:].view(1, -1, 2))
-        logits = self.model.logits(hidden.index_select(0, whole[1:2] - 1))
-        scratch = torch.empty(1, self.model.config.hidden, device=logits.device)
+        llm_prefill.open_slot(self.facts, self.state, self.first_row.slot)
+        logits = llm_prefill.prefill(self.model, self.state, self.facts, self.prompt[:length])
         llm_sampler.sample(
-            logits, slot.int(), state, self.model.config, state.pending, self.model.table, scratch, by_slot=True
-        )
+            logits, self.state, self.model.config, self.state.pending, self.short, self.entry, self.first_row,
+            by_slot=True, warps=self.narrow.sampler_warps,
+        )  # fmt: skip
 
     def _steps(self, bucket: int) -> None:
         """A group of steps for the first ``bucket`` of ``rows``."""
         from cosyui.model.kernels import llm_sampler
 
-        rows, x, codes, state, pdl = (
-            self.rows[:bucket],
-            self.x[:bucket],
-            self.codes[bucket],
-            self.state,
-            self._tuning(bucket).pdl,
-        )
-        llm_sampler.embed(rows, state.token, state.pending, codes[0], self.model.table, x)
+        stream, codes, tuning = self.stream_rows.first(bucket), self.codes[bucket], self._tuning(bucket)
+        llm_sampler.embed(self.state, codes[0], self.entry, stream)
         for index in range(self.group):
             self._step(bucket)
-            logits = self.logits[:bucket]
-            llm_sampler.sample(logits, rows, state, self.model.config, codes[1 + index], self.model.table, x, pdl=pdl)
+            llm_sampler.sample(
+                self.logits[:bucket], self.state, self.model.config, codes[1 + index], self.short, self.entry, stream,
+                pdl=tuning.pdl, warps=tuning.sampler_warps,
+            )  # fmt: skip
 
     def _tuning(self, bucket: int) -> Tuning:
-        return self.narrow if bucket <= 16 else self.wide
+        return self.narrow if bucket <= ROW_TILE else self.wide
 
     def _step(self, bucket: int) -> None:
-        """From ``x`` to ``logits``."""
+        """From the entered stream to ``logits``."""
         from cosyui.model.kernels import llm as kernels
         from cosyui.model.kernels.llm_attention import attention
 
         model, state, tuning = self.model, self.state, self._tuning(bucket)
-        rows, x, q, eps = self.rows[:bucket], self.x[:bucket], self.q[:bucket], model.eps
-        mixed, product, turn = self.mixed[:bucket], self.product[:bucket], (model.cos, model.sin)
-        pdl, tile, at = tuning.pdl, tuning.row_tile, state.position
-        project = partial(
-            kernels.project, pdl=pdl, row_tile=tile, columns=tuning.project_columns, stages=tuning.project_stages
-        )
-        for index, layer in enumerate(model.layers):
+        stream, q, eps, pdl = self.stream_rows.first(bucket), self.q[:bucket], model.eps, tuning.pdl
+        mixed, product = self.mixed[:bucket], self.product[:bucket]
+        after_down, after_out = self.parts
+        layers = model.layers
+        for index, layer in enumerate(layers):
+            last = index + 1 == len(layers)
             keys, values = state.keys[index], state.values[index]
-            kernels.qkv(x, layer.norm, eps, layer.qkv, layer.bias, turn, rows, at, q, keys, values, pdl, tile)
-            attention(q, keys, values, rows, at, mixed.view_as(q), self.scratch, pdl, tuning.attention_warps)
-            project(mixed, layer.out, x, 1.0)
-            kernels.gate(
-                x, layer.mlp_norm, eps, layer.gate_up, product, 1 / GATE_SCALE, pdl, tile, tuning.gate_columns,
-                tuning.gate_programs,
+            out, gate_up, following = (
+                (layer.out, layer.gate_up, None if last else layers[index + 1].qkv) if tuning.ahead else (None,) * 3
+            )
+            kernels.qkv(
+                stream, after_down, eps, layer.qkv, layer.bias, q, keys, values, tuning.qkv, pdl, ahead=out
             )  # fmt: skip
-            project(product, layer.down, x, GATE_SCALE)
-        kernels.logits(
-            x, model.norm, eps, model.head, self.logits[:bucket], pdl, tile, tuning.logits_columns,
-            tuning.logits_programs,
-        )  # fmt: skip
+            attention(
+                q, keys, values, stream, mixed.view_as(q), self.scratch, pdl, tuning.attention_warps, tuning.programs,
+                tuning.attention_stages, ahead=gate_up,
+            )  # fmt: skip
+            kernels.project(mixed, layer.out, stream, layer.mlp_norm, 1.0, self.split, tuning.out, pdl)
+            kernels.gate(stream, after_out, eps, layer.gate_up, product, 1 / GATE_SCALE, tuning.gate, pdl)
+            norm = model.norm if last else layers[index + 1].norm
+            kernels.project(
+                product, layer.down, stream, norm, GATE_SCALE, self.split, tuning.down, pdl, ahead=following
+            )  # fmt: skip
+        kernels.logits(stream, after_down, eps, model.head, self.logits[:bucket], tuning.logits, pdl)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +25,8 @@ from cosyui.model.llm import MLP, Attention, DecoderLayer, SpeechLM
 NOTHING, BAD, ENDED = -1, -2, -3
 """Codes in place of a token: the row did not run; a logit was not finite; a stop id was drawn."""
 GATE_SCALE = 16.0
+STREAM_SCALE = 64.0
+"""By which the residual stream is divided where the kernels keep it in the model's type."""
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q (T, heads, D), k and v (T, kv, D)) -> mixed values (T, heads, D)."""
@@ -52,6 +55,41 @@ class SlotState:
     def nbytes(config: LLMConfig, slots: int, capacity: int, dtype: torch.dtype) -> int:
         kept = 2 * config.layers * config.kv_heads * config.head_dim * dtype.itemsize
         return slots * (capacity * (kept + 16) + 4 * (7 + max(1, config.sampling.win_size)))
+
+
+class StepRows(NamedTuple):
+    """What the kernels of a decode step hand on, row by row; row ``r`` belongs to slot ``slot[r]`` int32.
+
+    ``at`` (R,) int32: its position; ``turn`` (R, D) float32: cos and sin there. The residual stream ``x`` (R, hidden)
+    float32; ``h``: the same in the model's type, times the next norm's weight, by ``STREAM_SCALE``; ``squares``
+    (R, parts) float32, which add up to the sum of a row's squares.
+    """
+
+    slot: Tensor
+    at: Tensor
+    turn: Tensor
+    x: Tensor
+    h: Tensor
+    squares: Tensor
+
+    @staticmethod
+    def empty(config: LLMConfig, rows: int, parts: int, device: torch.device, dtype: torch.dtype) -> StepRows:
+        return StepRows(
+            torch.zeros(rows, dtype=torch.int32, device=device),
+            torch.zeros(rows, dtype=torch.int32, device=device),
+            torch.zeros(rows, config.head_dim, device=device),
+            torch.zeros(rows, config.hidden, device=device),
+            torch.zeros(rows, config.hidden, device=device, dtype=dtype),
+            torch.zeros(rows, parts, device=device),
+        )
+
+    @staticmethod
+    def nbytes(config: LLMConfig, parts: int, dtype: torch.dtype) -> int:
+        """Of one row."""
+        return 4 * (2 + config.head_dim + config.hidden + parts) + dtype.itemsize * config.hidden
+
+    def first(self, rows: int) -> StepRows:
+        return StepRows(*(tensor[:rows] for tensor in self))
 
 
 @dataclass

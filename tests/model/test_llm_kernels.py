@@ -16,14 +16,14 @@ pytest.importorskip("triton")
 
 from cosyui.bench.make_checkpoint import TINY
 from cosyui.engine.decode import LengthRule
-from cosyui.engine.slot_graphs import WIDE, KernelSteps, Tuning
+from cosyui.engine.slot_graphs import KernelSteps
 from cosyui.engine.slot_steps import PlainSteps
 from cosyui.engine.slots import SlotDecoder
 from cosyui.model.config import LLMConfig, SamplingConfig
-from cosyui.model.kernels import llm as kernels
-from cosyui.model.kernels import llm_sampler
+from cosyui.model.kernels import llm_prefill, llm_sampler
+from cosyui.model.kernels.llm_tuning import NARROW, WIDE
 from cosyui.model.llm import SpeechLM
-from cosyui.model.llm_decode import BAD, ENDED, DecodeLLM, SlotState
+from cosyui.model.llm_decode import BAD, ENDED, STREAM_SCALE, DecodeLLM, SlotState, StepRows
 from cosyui.model.sampler import sample
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -56,12 +56,27 @@ def kernel_steps(llm: SpeechLM, slots: int, capacity: int, **options: object) ->
     return KernelSteps(model, state, **options)  # type: ignore[arg-type]
 
 
+SMALL = NARROW._replace(
+    split=16,
+    programs=2,
+    gate=NARROW.gate._replace(columns=21),
+    down=NARROW.down._replace(inner=16, splits=3),
+    logits=NARROW.logits._replace(columns=100),
+)
+"""Several splits, programs and turns of every loop at these sizes."""
+
+
+def enter(steps: KernelSteps, rows: int) -> None:
+    """The stream's rows from the state of their slots."""
+    llm_sampler.embed(steps.state, steps.codes[steps.buckets[-1]][0], steps.entry, steps.stream_rows.first(rows))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("config", [TINY_LLM, ODD], ids=["tiny", "odd"])
 def test_a_step_equals_the_plain_pass(config: LLMConfig, dtype: torch.dtype) -> None:
     """Logits of rows at ragged positions in slots out of order, and the keys and values that they leave."""
     llm = random_llm(config, dtype)
-    steps = kernel_steps(llm, 20, 96, graphs=False, narrow=Tuning(split=16, gate_programs=5))
+    steps = kernel_steps(llm, 20, 96, graphs=False, narrow=SMALL)
     model, state = steps.model, steps.state
     state.keys.normal_()
     state.values.normal_()
@@ -75,34 +90,63 @@ def test_a_step_equals_the_plain_pass(config: LLMConfig, dtype: torch.dtype) -> 
     written = state.keys.clone(), state.values.clone()
     state.keys.copy_(before[0])
     state.values.copy_(before[1])
-    steps.x[:5] = model.table[tokens].float()
+    enter(steps, 5)
     steps._step(5)
     scale = expected.abs().max()
     assert (steps.logits[:5] - expected).abs().max() < tolerance(dtype) * scale
     assert (state.keys - written[0]).abs().max() < 10 * tolerance(dtype)
     assert (state.values - written[1]).abs().max() < 10 * tolerance(dtype)
     assert not steps.scratch.counter.any()
+    assert not steps.split.counter.any()
 
 
 def test_a_row_does_not_depend_on_the_batch() -> None:
     """Bit for bit, in any place of any batch."""
     llm = random_llm(replace(ODD, layers=1), torch.float16)
-    steps = kernel_steps(
-        llm, 40, 64, graphs=False, narrow=Tuning(split=16), wide=WIDE._replace(gate_programs=3, logits_programs=2)
+    wide = SMALL._replace(
+        qkv=WIDE.qkv,
+        gate=SMALL.gate._replace(columns=40, tiles=4),
+        down=SMALL.down._replace(tiles=4),
+        logits=WIDE.logits,
     )
+    steps = kernel_steps(llm, 40, 64, graphs=False, narrow=SMALL, wide=wide)
     steps.state.keys.normal_()
     steps.state.values.normal_()
     steps.state.position.copy_(torch.randint(0, 64, steps.state.position.shape))
-    x = torch.randn(40, llm.config.hidden, device=DEVICE)
+    steps.state.token.copy_(torch.randint(0, 300, steps.state.token.shape))
     steps.rows.copy_(torch.arange(40))
-    steps.x.copy_(x)
+    enter(steps, 40)
     steps._step(40)
     together = steps.logits.clone()
     for index in (0, 19, 39):
         steps.rows[0] = index
-        steps.x[0] = x[index]
+        enter(steps, 1)
         steps._step(1)
         assert torch.equal(steps.logits[0], together[index])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_prefill_equals_the_plain_pass(dtype: torch.dtype) -> None:
+    llm = random_llm(ODD, dtype)
+    steps = kernel_steps(llm, 3, 32, graphs=False)
+    model, state = steps.model, steps.state
+    rows = torch.zeros(20, ODD.hidden, device=DEVICE, dtype=dtype)
+    rows[:13] = model.table[:13]
+    facts = torch.tensor([2, 13, 1, 9, *torch.rand(64).tolist()], dtype=torch.float64, device=DEVICE)
+    expected = model.logits(model.prefill(state, torch.tensor([2], device=DEVICE), rows)[12:13])
+    written = state.keys[:, 2, :, :13].clone(), state.values[:, 2, :, :13].clone()
+    state.keys.zero_()
+    state.values.zero_()
+    logits = llm_prefill.prefill(model, state, facts, rows)
+    assert (logits - expected).abs().max() < tolerance(dtype) * expected.abs().max()
+    assert (state.keys[:, 2, :, :13] - written[0]).abs().max() < 10 * tolerance(dtype)
+    assert (state.values[:, 2, :, :13] - written[1]).abs().max() < 10 * tolerance(dtype)
+    llm_prefill.open_slot(facts, state, steps.first_row.slot)
+    assert torch.equal(state.uniforms[2].flatten(), facts[4:])
+    found = [int(t[2]) for t in (state.position, state.minimum, state.maximum, state.count, state.active)]
+    assert found == [12, 1, 9, 0, 1]
+    assert steps.first_row.slot.tolist() == [2]
+    assert (state.history[2] == -1).all()
 
 
 def test_requests_get_the_same_tokens_as_from_plain_operations() -> None:
@@ -144,12 +188,18 @@ class Draws:
         self.state.active.fill_(1)
         self.state.maximum.fill_(9)
         self.codes = torch.zeros(rows, dtype=torch.int32, device=DEVICE)
-        self.x = torch.zeros(rows, config.hidden, device=DEVICE)
-        self.table = torch.randn(config.speech_vocab, config.hidden).to(DEVICE)
-        self.arguments = (logits.to(DEVICE), torch.arange(rows, dtype=torch.int32, device=DEVICE), self.state, config)
+        self.stream = StepRows.empty(config, rows, 4, DEVICE, torch.float16)
+        self.stream.slot.copy_(torch.arange(rows))
+        self.entry = llm_sampler.Entry(
+            torch.randn(config.speech_vocab, config.hidden).to(DEVICE),
+            torch.randn(config.hidden).to(DEVICE),
+            *torch.randn(2, 2, config.head_dim // 2).to(DEVICE),
+        )
+        self.short = torch.zeros(rows, 2 * llm_sampler.SHORT, dtype=torch.int32, device=DEVICE)
+        self.arguments = logits.to(DEVICE), self.state, config
 
     def run(self) -> torch.Tensor:
-        llm_sampler.sample(*self.arguments, self.codes, self.table, self.x)
+        llm_sampler.sample(*self.arguments, self.codes, self.short, self.entry, self.stream)
         return self.codes.cpu()
 
 
@@ -177,7 +227,12 @@ def test_draws_equal_the_plain_sampler(sampling: SamplingConfig) -> None:
     assert draws.state.count.cpu().tolist() == (~stop).int().tolist()
     assert torch.equal(draws.state.active.cpu().bool(), ~stop)
     good = expected[~stop].to(DEVICE)
-    assert torch.equal(draws.x[~stop], draws.table[good])
+    rows, entry = draws.stream, draws.entry
+    assert torch.equal(rows.x[~stop], entry.table[good])
+    assert torch.equal(rows.h[~stop], (entry.table[good] * entry.norm / STREAM_SCALE).half())
+    assert torch.allclose(rows.squares.sum(1), rows.x.square().sum(1))
+    assert rows.at.cpu().tolist() == (~stop).int().tolist()
+    assert torch.equal(rows.turn, torch.cat([entry.cos, entry.sin], 1)[rows.at.long()])
     assert torch.equal(draws.state.history[~stop, 0].long(), good)
 
 
@@ -211,7 +266,8 @@ def test_float16_holds_where_the_plain_product_overflows() -> None:
     for dtype in (torch.float32, torch.float16):
         steps = kernel_steps(llm.to(dtype), 2, 32, graphs=False)
         steps.rows[0], tokens = 0, torch.tensor([8], device=DEVICE)
-        steps.x[:1] = steps.model.table[tokens].float()
+        steps.state.token[0], steps.state.position[0] = 8, 0
+        enter(steps, 1)
         steps._step(1)
         results[dtype] = steps.logits[:1].clone(), steps.model.step(steps.state, [0], [0], tokens)
         assert torch.isfinite(steps.logits[:1]).all()
@@ -226,6 +282,5 @@ def test_float16_holds_where_the_plain_product_overflows() -> None:
 
 def test_sizes_that_the_kernels_take() -> None:
     assert KernelSteps.fits(ODD)
-    assert not KernelSteps.fits(replace(ODD, hidden=1040))
+    assert KernelSteps.fits(replace(ODD, hidden=1040))
     assert not KernelSteps.fits(replace(ODD, head_dim=24))
-    assert kernels.inner_tile(896) == 1024

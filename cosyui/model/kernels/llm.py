@@ -1,305 +1,292 @@
 """Triton kernels of one decode step of the speech LLM: four a layer, with attention between them, and the logits.
 
-A row's arithmetic does not depend on how many rows run beside it: batches of every size give the same bits. Sums over
-the inner dimension are cut into ``SLICES`` fixed parts, one for each warp, and added in a fixed order; a batch only
-changes how many rows and columns a program takes (``row_tile``, ``columns``), and a batched `tl.dot` multiplies by the
-same instruction for all of them.
+A row's arithmetic does not depend on how many rows run beside it: batches of every size give the same bits. Products
+are made of tiles of ``ROWS`` rows, summed along the inner dimension in order; a batch only changes how many such tiles
+a program takes (``tiles``), which then share what it reads of the weights.
 
-The residual stream is float32. What the MLP's product stores is scaled by ``1 / GATE_SCALE`` (exact in binary), so that
-float16 holds it where the plain product overflows; `project` undoes that in float32.
+No kernel norms its input. Whoever writes the residual stream (float32) also writes it in the model's type, times the
+next norm's weight and ``1 / STREAM_SCALE`` (a power of two, for float16), and the sums of its squares over blocks of
+columns; who reads that multiplies its product by what the norm divides by. What the MLP's product stores is scaled by
+``1 / GATE_SCALE``, so that float16 holds it where the plain product overflows; `project` undoes that in float32.
 
-All launchers take the rows' slots as ``rows`` (R,) int32; for ``pdl`` see `cosyui.model.kernels.launch`.
+``pdl``: see `cosyui.model.kernels.launch`. ``ahead``: weights to have in the L2 cache for a kernel that comes later.
 """
 
 # Kernels are not Python functions: Triton types their arguments itself.
-# ruff: noqa: ANN001, ANN202, N803, N806
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, import-not-found, no-any-return, unused-ignore"
+# ruff: noqa: ANN001, ANN202, N803, RUF005
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, import-not-found, no-any-return, assignment"
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyui.model.kernels.launch import begin, precision, shared_memory, wait
+from cosyui.model.kernels.launch import ahead_of, begin, fetch, fetch_rows, wait
+from cosyui.model.kernels.llm_products import (
+    ROWS,
+    norm_factor,
+    options,
+    product,
+    stream_squares,
+    tile_rows,
+    two_products,
+)
+from cosyui.model.kernels.llm_tuning import Shape, power_of_two
+from cosyui.model.llm_decode import STREAM_SCALE
 
-SLICES = 8
-WARPS = 8
-"""One warp for each slice."""
-LONGEST_INNER = 1024
-"""Kernels with a norm hold a whole row of the residual stream at once."""
-
-
-@triton.jit
-def _weights(w, n, valid, k0, K: tl.constexpr, S: tl.constexpr, KS: tl.constexpr):
-    """Rows ``n`` of ``w`` (N, K) in slices of the inner dimension from ``k0``: (S, len(n), KS)."""
-    k = k0 + tl.arange(0, S)[:, None, None] * KS + tl.arange(0, KS)[None, None, :]
-    return tl.load(w + n[None, :, None] * K + k, mask=valid[None, :, None] & (k < K), other=0.0)
-
-
-@triton.jit
-def _fetch(start, size, TILE: tl.constexpr, TILES: tl.constexpr):
-    """Have ``size`` elements of 2 bytes from ``start`` brought into the L2 cache."""
-    for index in tl.static_range(TILES):
-        line = (index * (TILE // 64) + tl.arange(0, TILE // 64)) * 64
-        address = (start + tl.minimum(line, size - 1)).to(tl.int64)
-        tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [address], dtype=tl.int32, is_pure=False, pack=1
-        )
-
-
-@triton.jit
-def _product(a, w, PRECISION: tl.constexpr):
-    """(S, M, KS) x (S, N, KS) -> float32 (M, N)."""
-    return tl.sum(tl.dot(a, w.permute(0, 2, 1), input_precision=PRECISION), 0)
-
-
-@triton.jit
-def _normed(x, norm, m, live, eps, K: tl.constexpr, KP: tl.constexpr, S: tl.constexpr, DTYPE: tl.constexpr):
-    """RMS-normed rows ``m`` of ``x`` (R, K) float32, in slices (S, len(m), KP / S) of ``DTYPE``."""
-    k = tl.arange(0, KP)
-    value = tl.load(x + m[:, None] * K + k[None, :], mask=live[:, None] & (k < K)[None, :], other=0.0)
-    scale = tl.rsqrt(tl.sum(value * value, 1) / K + eps)
-    weight = tl.load(norm + k, mask=k < K, other=0.0).to(tl.float32)
-    a = (value * scale[:, None] * weight[None, :]).to(DTYPE)
-    return a.reshape(a.shape[0], S, KP // S).permute(1, 0, 2)
+if TYPE_CHECKING:
+    from cosyui.model.llm_decode import StepRows
 
 
 @triton.jit(do_not_specialize=["bucket"])
 def _qkv_kernel(
-    x, norm, w, bias, cos, sin, rows, position, q, keys, values, bucket, capacity, eps,
-    HIDDEN: tl.constexpr, KP: tl.constexpr, HEADS: tl.constexpr, KV: tl.constexpr, D: tl.constexpr, PAIRS: tl.constexpr,
-    BM: tl.constexpr, S: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    h, squares, w, bias, at, turn, slot_of, q, keys, values, ahead, ahead_size, bucket, capacity, eps, scale,
+    HIDDEN: tl.constexpr, PARTS: tl.constexpr, PARTS_P: tl.constexpr, ROOM: tl.constexpr, HEADS: tl.constexpr,
+    KV: tl.constexpr, D: tl.constexpr, PAIRS: tl.constexpr, BK: tl.constexpr, TILES: tl.constexpr,
+    STAGES: tl.constexpr, PRECISION: tl.constexpr, AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Norm, projection, bias and rotation of ``PAIRS`` pairs of one head; keys and values go to their slots."""
-    begin(PDL)
+    """Projection, bias and rotation of ``PAIRS`` pairs of one head; keys and values go to their slots."""
     half: tl.constexpr = D // 2
     per_head: tl.constexpr = half // PAIRS
-    tiles: tl.constexpr = (HEADS + 2 * KV) * per_head
-    start, stride = tl.program_id(1), tl.num_programs(1)
-    pair = tl.arange(0, PAIRS)
-    low = start // per_head * D + start % per_head * PAIRS + pair
-    w_low = _weights(w, low, pair >= 0, 0, HIDDEN, S, KP // S)
-    w_high = _weights(w, low + half, pair >= 0, 0, HIDDEN, S, KP // S)
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    live = m < bucket
-    slot = tl.load(rows + m, mask=live, other=0).to(tl.int64)
+    begin(PDL)
+    first = tl.program_id(0) * (ROWS * TILES)
+    head = tl.program_id(1) // per_head
+    i = tl.program_id(1) % per_head * PAIRS + tl.arange(0, PAIRS)
+    low = head * D + i
+    if PDL:
+        fetch_rows(w, low, i >= 0, HIDDEN, 0, HIDDEN)
+        fetch_rows(w, low + half, i >= 0, HIDDEN, 0, HIDDEN)
     wait(PDL)
-    at = tl.load(position + slot, mask=live, other=0)
-    a = _normed(x, norm, m, live, eps, HIDDEN, KP, S, w.dtype.element_ty)
-    for tile in range(start, tiles, stride):
-        later = tile + stride
-        low = later // per_head * D + later % per_head * PAIRS + pair
-        valid = (pair >= 0) & (later < tiles)
-        next_low = _weights(w, low, valid, 0, HIDDEN, S, KP // S)
-        next_high = _weights(w, low + half, valid, 0, HIDDEN, S, KP // S)
-        head = tile // per_head
-        i = tile % per_head * PAIRS + pair
-        low = head * D + i
-        first = _product(a, w_low, PRECISION) + tl.load(bias + low).to(tl.float32)[None, :]
-        second = _product(a, w_high, PRECISION) + tl.load(bias + low + half).to(tl.float32)[None, :]
-        where = at[:, None] * half + i[None, :]
-        turns = live[:, None] & (head < HEADS + KV)
-        c = tl.load(cos + where, mask=turns, other=1.0)
-        s = tl.load(sin + where, mask=turns, other=0.0)
-        turned = first * c - second * s
-        second = second * c + first * s
+    part = stream_squares(squares, first, bucket, TILES, PARTS, PARTS_P, ROOM)
+    left, right = two_products(
+        h, w, first, low, low + half, i >= 0, bucket, HIDDEN, BK, TILES, STAGES, PRECISION
+    )  # fmt: skip
+    if AHEAD:
+        fetch(ahead, ahead_size)
+    bias_low = tl.load(bias + low).to(tl.float32)[None, :]
+    bias_high = tl.load(bias + low + half).to(tl.float32)[None, :]
+    for t in tl.static_range(TILES):
+        m = tile_rows(first, t)
+        live = (m < bucket)[:, None]
+        slot = tl.load(slot_of + m, mask=m < bucket, other=0).to(tl.int64)
+        position = tl.load(at + m, mask=m < bucket, other=0)
+        turns = live & (head < HEADS + KV)
+        c = tl.load(turn + m[:, None] * D + i[None, :], mask=turns, other=1.0)
+        s = tl.load(turn + m[:, None] * D + half + i[None, :], mask=turns, other=0.0)
+        factor = norm_factor(part[t], eps, scale, HIDDEN)
+        one = left[t] * factor + bias_low
+        two = right[t] * factor + bias_high
+        turned = one * c - two * s
+        two = two * c + one * s
         out = q + m[:, None] * (HEADS * D) + low[None, :]
-        tl.store(out, turned.to(q.dtype.element_ty), mask=live[:, None] & (head < HEADS))
-        tl.store(out + half, second.to(q.dtype.element_ty), mask=live[:, None] & (head < HEADS))
+        tl.store(out, turned.to(q.dtype.element_ty), mask=live & (head < HEADS))
+        tl.store(out + half, two.to(q.dtype.element_ty), mask=live & (head < HEADS))
         if head >= HEADS:
             kept = keys
             group = head - HEADS
             if head >= HEADS + KV:
                 kept = values
                 group = head - HEADS - KV
-            out = kept + ((slot * KV + group) * capacity + at)[:, None] * D + i[None, :]
-            tl.store(out, turned.to(keys.dtype.element_ty), mask=live[:, None])
-            tl.store(out + half, second.to(keys.dtype.element_ty), mask=live[:, None])
-        w_low = next_low
-        w_high = next_high
+            out = kept + ((slot * KV + group) * capacity + position)[:, None] * D + i[None, :]
+            tl.store(out, turned.to(keys.dtype.element_ty), mask=live)
+            tl.store(out + half, two.to(keys.dtype.element_ty), mask=live)
+
+
+@triton.jit
+def _write_stream(x, h, squares, norm, value, m, n, both, live, column, scale, N: tl.constexpr, ROOM: tl.constexpr):
+    """A block of the residual stream: float32, the next norm's input, and the sum of squares."""
+    place = m[:, None] * N + n[None, :]
+    tl.store(x + place, value, mask=both)
+    tl.store(h + place, (value * norm[None, :] * scale).to(h.dtype.element_ty), mask=both)
+    tl.store(squares + m * ROOM + column, tl.sum(tl.where(both, value * value, 0.0), 1), mask=live)
 
 
 @triton.jit(do_not_specialize=["bucket"])
 def _project_kernel(
-    a, w, x, bucket, scale,
-    K: tl.constexpr, KP: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, S: tl.constexpr,
-    PRECISION: tl.constexpr, PDL: tl.constexpr,
+    a, w, x, h, squares, norm, partial, counter, ahead, ahead_size, bucket, scale, stream_scale,
+    K: tl.constexpr, SPAN: tl.constexpr, SPLITS: tl.constexpr, N: tl.constexpr, ROOM: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, AHEAD: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
-    """x += scale * (a @ w.T) for ``BN`` columns at a time, the inner dimension at once."""
+    """x += scale * (a @ w.T) for ``BN`` columns over ``SPAN``; the last of ``SPLITS`` to finish adds them, in order."""
     begin(PDL)
-    start, stride = tl.program_id(1) * BN, tl.num_programs(1) * BN
-    n = start + tl.arange(0, BN)
-    tile = _weights(w, n, n < N, 0, K, S, KP // S)
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    live = m < bucket
-    k = tl.arange(0, S)[:, None, None] * (KP // S) + tl.arange(0, KP // S)[None, None, :]
-    wait(PDL)
-    rows = tl.load(a + m[None, :, None] * K + k, mask=live[None, :, None] & (k < K), other=0.0)
-    for at in range(start, N, stride):
-        n = at + tl.arange(0, BN)
-        later = n + stride
-        following = _weights(w, later, later < N, 0, K, S, KP // S)
-        out = x + m[:, None] * N + n[None, :]
-        both = live[:, None] & (n < N)[None, :]
-        before = tl.load(out, mask=both, other=0.0)
-        tl.store(out, before + _product(rows, tile, PRECISION) * scale, mask=both)
-        tile = following
-
-
-@triton.jit(do_not_specialize=["bucket"])
-def _project_long_kernel(
-    a, w, x, bucket, scale,
-    K: tl.constexpr, KT: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, S: tl.constexpr,
-    STAGES: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """x += scale * (a @ w.T) for ``BN`` columns; ``KT`` of the inner dimension at a time."""
-    begin(PDL)
-    start = tl.program_id(1) * BN
-    n = start + tl.arange(0, BN)
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    live, valid = m < bucket, n < N
-    KS: tl.constexpr = KT // S
-    inner = tl.arange(0, S)[:, None, None] * KS + tl.arange(0, KS)[None, None, :]
-    acc = tl.zeros((S, BM, BN), tl.float32)
+    first, column, split = tl.program_id(0) * (ROWS * TILES), tl.program_id(1), tl.program_id(2)
+    n = column * BN + tl.arange(0, BN)
+    valid = n < N
     if PDL:
-        _fetch(w + start * K, tl.minimum(BN, N - start) * K, BN * KT, (K + KT - 1) // KT)
+        fetch_rows(w, n, valid, K, split * SPAN, SPAN)
+    weight = tl.load(norm + n, mask=valid, other=0.0).to(tl.float32)
     wait(PDL)
-    out = x + m[:, None] * N + n[None, :]
-    both = live[:, None] & valid[None, :]
-    before = tl.load(out, mask=both, other=0.0)
-    for k0 in tl.range(0, K, KT, num_stages=STAGES):
-        tile = _weights(w, n, valid, k0, K, S, KS)
-        k = k0 + inner
-        rows = tl.load(a + m[None, :, None] * K + k, mask=live[None, :, None] & (k < K), other=0.0)
-        acc = tl.dot(rows, tile.permute(0, 2, 1), acc, input_precision=PRECISION)
-    tl.store(out, before + tl.sum(acc, 0) * scale, mask=both)
+    if SPLITS == 1:
+        before = ()
+        for t in tl.static_range(TILES):
+            m = tile_rows(first, t)
+            both = (m < bucket)[:, None] & valid[None, :]
+            before = before + (tl.load(x + m[:, None] * N + n[None, :], mask=both, other=0.0),)
+    acc = product(a, w, first, n, valid, bucket, split * SPAN, SPAN, K, BK, TILES, STAGES, PRECISION)
+    if AHEAD:
+        fetch(ahead, ahead_size)
+    if SPLITS == 1:
+        for t in tl.static_range(TILES):
+            m = tile_rows(first, t)
+            live = m < bucket
+            both = live[:, None] & valid[None, :]
+            value = before[t] + acc[t] * scale
+            _write_stream(x, h, squares, weight, value, m, n, both, live, column, stream_scale, N, ROOM)
+    else:
+        for t in tl.static_range(TILES):
+            m = tile_rows(first, t)
+            place = (split * bucket + m)[:, None] * N + n[None, :]
+            tl.store(partial + place, acc[t], mask=(m < bucket)[:, None] & valid[None, :])
+        tl.debug_barrier()
+        ticket = counter + tl.program_id(0) * tl.num_programs(1) + column
+        arrived = tl.atomic_add(ticket, 1, sem="acq_rel", scope="gpu")
+        tl.debug_barrier()
+        if arrived == SPLITS - 1:
+            tl.store(ticket, 0)
+            for t in tl.static_range(TILES):
+                m = tile_rows(first, t)
+                live = m < bucket
+                both = live[:, None] & valid[None, :]
+                value = tl.load(x + m[:, None] * N + n[None, :], mask=both, other=0.0)
+                total = tl.zeros((ROWS, BN), tl.float32)
+                for s in tl.static_range(SPLITS):
+                    place = (s * bucket + m)[:, None] * N + n[None, :]
+                    total += tl.load(partial + place, mask=both, other=0.0, cache_modifier=".cg")
+                value += total * scale
+                _write_stream(x, h, squares, weight, value, m, n, both, live, column, stream_scale, N, ROOM)
 
 
 @triton.jit(do_not_specialize=["bucket"])
 def _gate_kernel(
-    x, norm, w, out, bucket, eps, scale,
-    HIDDEN: tl.constexpr, KP: tl.constexpr, MLP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, S: tl.constexpr,
+    h, squares, w, out, bucket, eps, stream_scale, scale,
+    HIDDEN: tl.constexpr, PARTS: tl.constexpr, PARTS_P: tl.constexpr, ROOM: tl.constexpr, MLP: tl.constexpr,
+    COLUMNS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr,
     PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Norm, gate and up projection, scale * silu(gate) * up for ``BN`` columns at a time."""
+    """Gate and up projection, scale * silu(gate) * up for ``COLUMNS`` columns."""
     begin(PDL)
-    start = tl.program_id(1) * BN
-    n = start + tl.arange(0, BN)
-    w_gate = _weights(w, n, n < MLP, 0, HIDDEN, S, KP // S)
-    w_up = _weights(w + MLP * HIDDEN, n, n < MLP, 0, HIDDEN, S, KP // S)
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    live = m < bucket
+    first = tl.program_id(0) * (ROWS * TILES)
+    i = tl.arange(0, BN)
+    n = tl.program_id(1) * COLUMNS + i
+    valid = (i < COLUMNS) & (n < MLP)
+    if PDL:
+        fetch_rows(w, n, valid, HIDDEN, 0, HIDDEN)
+        fetch_rows(w, n + MLP, valid, HIDDEN, 0, HIDDEN)
     wait(PDL)
-    a = _normed(x, norm, m, live, eps, HIDDEN, KP, S, w.dtype.element_ty)
-    for at in range(start, MLP, tl.num_programs(1) * BN):
-        n = at + tl.arange(0, BN)
-        later = n + tl.num_programs(1) * BN
-        next_gate = _weights(w, later, later < MLP, 0, HIDDEN, S, KP // S)
-        next_up = _weights(w + MLP * HIDDEN, later, later < MLP, 0, HIDDEN, S, KP // S)
-        gate, up = _product(a, w_gate, PRECISION), _product(a, w_up, PRECISION)
-        value = gate / (1.0 + tl.exp(-gate)) * up * scale
-        both = live[:, None] & (n < MLP)[None, :]
+    part = stream_squares(squares, first, bucket, TILES, PARTS, PARTS_P, ROOM)
+    left, right = two_products(h, w, first, n, n + MLP, valid, bucket, HIDDEN, BK, TILES, STAGES, PRECISION)
+    for t in tl.static_range(TILES):
+        m = tile_rows(first, t)
+        factor = norm_factor(part[t], eps, stream_scale, HIDDEN)
+        gate = left[t] * factor
+        value = gate / (1.0 + tl.exp(-gate)) * (right[t] * factor) * scale
+        both = (m < bucket)[:, None] & valid[None, :]
         tl.store(out + m[:, None] * MLP + n[None, :], value.to(out.dtype.element_ty), mask=both)
-        w_gate = next_gate
-        w_up = next_up
 
 
 @triton.jit(do_not_specialize=["bucket"])
 def _logits_kernel(
-    x, norm, w, out, bucket, eps,
-    HIDDEN: tl.constexpr, KP: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, S: tl.constexpr,
+    h, squares, w, out, bucket, eps, scale,
+    HIDDEN: tl.constexpr, PARTS: tl.constexpr, PARTS_P: tl.constexpr, ROOM: tl.constexpr, N: tl.constexpr,
+    COLUMNS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr,
     PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """The last norm and the logits of ``BN`` ids at a time, float32."""
+    """Logits of ``COLUMNS`` ids, float32."""
     begin(PDL)
-    start, stride = tl.program_id(1) * BN, tl.num_programs(1) * BN
-    n = start + tl.arange(0, BN)
-    tile = _weights(w, n, n < N, 0, HIDDEN, S, KP // S)
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    live = m < bucket
+    first = tl.program_id(0) * (ROWS * TILES)
+    i = tl.arange(0, BN)
+    n = tl.program_id(1) * COLUMNS + i
+    valid = (i < COLUMNS) & (n < N)
+    if PDL:
+        fetch_rows(w, n, valid, HIDDEN, 0, HIDDEN)
     wait(PDL)
-    a = _normed(x, norm, m, live, eps, HIDDEN, KP, S, w.dtype.element_ty)
-    for at in range(start, N, stride):
-        n = at + tl.arange(0, BN)
-        later = n + stride
-        following = _weights(w, later, later < N, 0, HIDDEN, S, KP // S)
-        both = live[:, None] & (n < N)[None, :]
-        tl.store(out + m[:, None] * N + n[None, :], _product(a, tile, PRECISION), mask=both)
-        tile = following
-
-
-def inner_tile(width: int) -> int:
-    """``width`` padded to a power of two that every slice gets at least 16 of."""
-    return max(16 * SLICES, triton.next_power_of_2(width))
+    part = stream_squares(squares, first, bucket, TILES, PARTS, PARTS_P, ROOM)
+    acc = product(h, w, first, n, valid, bucket, 0, HIDDEN, HIDDEN, BK, TILES, STAGES, PRECISION)
+    for t in tl.static_range(TILES):
+        m = tile_rows(first, t)
+        both = (m < bucket)[:, None] & valid[None, :]
+        value = acc[t] * norm_factor(part[t], eps, scale, HIDDEN)
+        tl.store(out + m[:, None] * N + n[None, :], value, mask=both)
 
 
 def qkv(
-    x: Tensor, norm: Tensor, eps: float, weight: Tensor, bias: Tensor, turn: tuple[Tensor, Tensor], rows: Tensor,
-    position: Tensor, q: Tensor, keys: Tensor, values: Tensor, pdl: bool = False, row_tile: int = 16,
+    stream: StepRows, parts: int, eps: float, weight: Tensor, bias: Tensor, q: Tensor, keys: Tensor, values: Tensor,
+    shape: Shape, pdl: bool = False, ahead: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """``q`` (R, heads, D) from ``x`` (R, hidden) float32; keys and values into ``keys``/``values`` (slots, kv, cap, D).
+    """``q`` (R, heads, D) of the normed stream; keys and values into ``keys``/``values`` (slots, kv, cap, D).
 
-    ``weight`` (heads + 2 kv, D, hidden) flattened to rows; ``turn``: cos and sin (cap, D/2) float32; ``position``
-    (slots,) int32: where each slot's row stands.
+    ``weight`` (heads + 2 kv, D, hidden) flattened to rows; ``shape.columns`` counts both halves of a head. ``parts``:
+    sums of squares that the stream's writer left.
     """
-    hidden, (heads, dim) = x.shape[1], q.shape[1:]
+    (bucket, hidden), (heads, dim) = stream.h.shape, q.shape[1:]
     _, kv, capacity, _ = keys.shape
-    pairs = min(8, dim // 2)
-    grid = (triton.cdiv(len(rows), row_tile), (heads + 2 * kv) * (dim // 2 // pairs))
+    pairs = min(shape.columns // 2, dim // 2)
+    how = options(shape, weight, bucket, 2 * pairs, pdl)
+    grid = (shape.programs(bucket), (heads + 2 * kv) * (dim // 2 // pairs))
+    further, size, there = ahead_of(ahead, weight)
     _qkv_kernel[grid](
-        x, norm, weight, bias, *turn, rows, position, q, keys, values, len(rows), capacity, eps,
-        HIDDEN=hidden, KP=inner_tile(hidden), HEADS=heads, KV=kv, D=dim, PAIRS=pairs, BM=row_tile, S=SLICES,
-        PRECISION=precision(x.device), PDL=pdl, num_warps=WARPS, launch_pdl=pdl,
+        stream.h, stream.squares, weight, bias, stream.at, stream.turn, stream.slot, q, keys, values, further, size,
+        bucket, capacity, eps, STREAM_SCALE,
+        HIDDEN=hidden, PARTS=parts, PARTS_P=power_of_two(parts), ROOM=stream.squares.shape[1], HEADS=heads,
+        KV=kv, D=dim, PAIRS=pairs, AHEAD=there, **how,
     )  # fmt: skip
 
 
+class SplitScratch(NamedTuple):
+    """What the splits of `project` hand to each other: float32 (splits, R, N), and int32 zeros, one for each block."""
+
+    partial: Tensor
+    counter: Tensor
+
+
 def project(
-    a: Tensor, weight: Tensor, x: Tensor, scale: float, pdl: bool = False, row_tile: int = 16, columns: int = 8,
-    stages: int = 4,
+    a: Tensor, weight: Tensor, stream: StepRows, norm: Tensor, scale: float, scratch: SplitScratch, shape: Shape,
+    pdl: bool = False, ahead: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """``x`` (R, N) float32 += ``scale`` * ``a`` (R, K) @ ``weight`` (N, K) transposed."""
-    (bucket, inner), size = a.shape, x.shape[1]
-    grid = (triton.cdiv(bucket, row_tile), triton.cdiv(size, columns))
-    if inner_tile(inner) <= LONGEST_INNER:
-        _project_kernel[grid](
-            a, weight, x, bucket, scale,
-            K=inner, KP=inner_tile(inner), N=size, BM=row_tile, BN=columns, S=SLICES,
-            PRECISION=precision(x.device), PDL=pdl, num_warps=WARPS, launch_pdl=pdl,
-        )  # fmt: skip
-    else:
-        tile = LONGEST_INNER * 2 // a.element_size()
-        room = shared_memory(a.device) // (tile * (row_tile + columns) * a.element_size())
-        stages = max(2, min(stages, room + 1))
-        _project_long_kernel[grid](
-            a, weight, x, bucket, scale,
-            K=inner, KT=tile, N=size, BM=row_tile, BN=columns, S=SLICES, STAGES=stages,
-            PRECISION=precision(x.device), PDL=pdl, num_warps=WARPS, launch_pdl=pdl,
-        )  # fmt: skip
+    """``stream`` (R, N) += ``scale`` * ``a`` (R, K) @ ``weight`` (N, K) transposed; ``norm``: the one that is next."""
+    (bucket, inner), size = a.shape, stream.x.shape[1]
+    columns = shape.columns
+    how = options(shape, weight, bucket, columns, pdl)
+    grid = (shape.programs(bucket), triton.cdiv(size, columns), shape.splits)
+    further, bytes_ahead, there = ahead_of(ahead, weight)
+    _project_kernel[grid](
+        a, weight, stream.x, stream.h, stream.squares, norm, scratch.partial, scratch.counter, further, bytes_ahead,
+        bucket, scale, 1 / STREAM_SCALE,
+        K=inner, SPAN=shape.span(weight), SPLITS=shape.splits, N=size, ROOM=stream.squares.shape[1], BN=columns,
+        AHEAD=there, **how,
+    )  # fmt: skip
 
 
 def gate(
-    x: Tensor, norm: Tensor, eps: float, weight: Tensor, out: Tensor, scale: float, pdl: bool = False,
-    row_tile: int = 16, columns: int = 8, programs: int = 1 << 16,
+    stream: StepRows, parts: int, eps: float, weight: Tensor, out: Tensor, scale: float, shape: Shape,
+    pdl: bool = False,
 ) -> None:  # fmt: skip
-    """``out`` (R, mlp) = ``scale`` * silu(gate) * up of normed ``x`` (R, hidden); ``weight`` (2 mlp, hidden)."""
-    (bucket, hidden), mlp = x.shape, out.shape[1]
-    _gate_kernel[(triton.cdiv(bucket, row_tile), min(programs, triton.cdiv(mlp, columns)))](
-        x, norm, weight, out, bucket, eps, scale,
-        HIDDEN=hidden, KP=inner_tile(hidden), MLP=mlp, BM=row_tile, BN=columns, S=SLICES,
-        PRECISION=precision(x.device), PDL=pdl, num_warps=WARPS, launch_pdl=pdl,
+    """``out`` (R, mlp) = ``scale`` * silu(gate) * up of the normed stream (R, hidden); ``weight`` (2 mlp, hidden)."""
+    (bucket, hidden), mlp = stream.h.shape, out.shape[1]
+    block = max(8, power_of_two(shape.columns))
+    how = options(shape, weight, bucket, 2 * block, pdl)
+    grid = (shape.programs(bucket), triton.cdiv(mlp, shape.columns))
+    _gate_kernel[grid](
+        stream.h, stream.squares, weight, out, bucket, eps, STREAM_SCALE, scale,
+        HIDDEN=hidden, PARTS=parts, PARTS_P=power_of_two(parts), ROOM=stream.squares.shape[1], MLP=mlp,
+        COLUMNS=shape.columns, BN=block, **how,
     )  # fmt: skip
 
 
 def logits(
-    x: Tensor, norm: Tensor, eps: float, weight: Tensor, out: Tensor, pdl: bool = False, row_tile: int = 16,
-    columns: int = 16, programs: int = 1 << 16,
-) -> None:  # fmt: skip
-    """``out`` (R, vocabulary) float32: normed ``x`` (R, hidden) @ ``weight`` (vocabulary, hidden) transposed."""
-    (bucket, hidden), size = x.shape, out.shape[1]
-    columns = min(columns, 32 // weight.element_size())
-    _logits_kernel[(triton.cdiv(bucket, row_tile), min(programs, triton.cdiv(size, columns)))](
-        x, norm, weight, out, bucket, eps,
-        HIDDEN=hidden, KP=inner_tile(hidden), N=size, BM=row_tile, BN=columns, S=SLICES,
-        PRECISION=precision(x.device), PDL=pdl, num_warps=WARPS, launch_pdl=pdl,
+    stream: StepRows, parts: int, eps: float, weight: Tensor, out: Tensor, shape: Shape, pdl: bool = False
+) -> None:
+    """``out`` (R, vocabulary) float32: the normed stream (R, hidden) @ ``weight`` (vocabulary, hidden) transposed."""
+    (bucket, hidden), size = stream.h.shape, out.shape[1]
+    block = max(8, power_of_two(shape.columns))
+    how = options(shape, weight, bucket, block, pdl)
+    grid = (shape.programs(bucket), triton.cdiv(size, shape.columns))
+    _logits_kernel[grid](
+        stream.h, stream.squares, weight, out, bucket, eps, STREAM_SCALE,
+        HIDDEN=hidden, PARTS=parts, PARTS_P=power_of_two(parts), ROOM=stream.squares.shape[1], N=size,
+        COLUMNS=shape.columns, BN=block, **how,
     )  # fmt: skip

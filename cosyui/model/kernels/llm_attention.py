@@ -3,7 +3,7 @@
 Every row's positions are cut at multiples of ``split``, whatever its length, and the parts are added in order, so that
 the same context gives the same bits. See `cosyui.model.kernels.llm` for the rest of the step.
 
-Source of the running maximum: FlashAttention (Dao et al., 2022, arXiv:2205.14135).
+Source of splits with a maximum of their own: FlashAttention (Dao et al., 2022, arXiv:2205.14135).
 """
 
 # Kernels are not Python functions: Triton types their arguments itself.
@@ -12,81 +12,98 @@ Source of the running maximum: FlashAttention (Dao et al., 2022, arXiv:2205.1413
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyui.model.kernels.launch import begin, precision, wait
+from cosyui.model.kernels.launch import ahead_of, begin, fetch, fetch_span, precision, wait
+
+if TYPE_CHECKING:
+    from cosyui.model.llm_decode import StepRows
 
 
 @triton.jit
 def _attention_kernel(
-    q, keys, values, rows, position, out, part, part_max, part_sum, counter, capacity, scale,
-    HEADS: tl.constexpr, KV: tl.constexpr, D: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr,
-    SPLITS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    q, keys, values, slot_of, at, out, part, part_max, part_sum, counter, ahead, ahead_size, capacity, scale,
+    HEADS: tl.constexpr, KV: tl.constexpr, D: tl.constexpr, GROUP: tl.constexpr, GROUP_P: tl.constexpr,
+    SPLIT: tl.constexpr, SPLITS: tl.constexpr, TOGETHER: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr,
+    AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One row's heads of one key head over ``SPLIT`` positions; the last split to finish adds all up, in order."""
+    """One row's heads of one key head over every so many-th split; the last program to finish adds all up, in order."""
     begin(PDL)
-    r, group, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    slot = tl.load(rows + r).to(tl.int64)
+    r, group, first, programs = tl.program_id(0), tl.program_id(1), tl.program_id(2), tl.num_programs(2)
+    slot = tl.load(slot_of + r).to(tl.int64)
+    base = (slot * KV + group) * capacity * D
+    if PDL:
+        # Where the row stands may be about to change; then the wrong part is fetched.
+        old = tl.minimum(tl.maximum(tl.load(at + r) - first * SPLIT, 0), SPLIT) * D
+        fetch_span(keys + base + first * SPLIT * D, old)
+        fetch_span(values + base + first * SPLIT * D, old)
     wait(PDL)
-    length = tl.load(position + slot) + 1
+    length = tl.load(at + r) + 1
     used = tl.cdiv(length, SPLIT)
-    if split < used:
-        g, d = tl.arange(0, 16), tl.arange(0, D)
-        mine = (g < GROUP)[:, None]
-        head = r * HEADS + group * GROUP + g
-        base = (slot * KV + group) * capacity * D
+    g, d = tl.arange(0, 16), tl.arange(0, D)
+    mine = (g < GROUP)[:, None]
+    head = r * HEADS + group * GROUP + g
+    if first < used:
         query = tl.load(q + head[:, None] * D + d[None, :], mask=mine, other=0.0)
-        top = tl.full((16,), float("-inf"), tl.float32)
-        total = tl.zeros((16,), tl.float32)
-        mixed = tl.zeros((16, D), tl.float32)
-        end = tl.minimum(length, split * SPLIT + SPLIT)
-        for first in tl.range(split * SPLIT, end, BLOCK, num_stages=STAGES):
-            p = first + tl.arange(0, BLOCK)
+        for split in tl.range(first, used, programs, num_stages=STAGES):
+            p = split * SPLIT + tl.arange(0, SPLIT)
             there = p < length
             kept = base + p[:, None] * D + d[None, :]
             k = tl.load(keys + kept, mask=there[:, None], other=0.0)
             v = tl.load(values + kept, mask=there[:, None], other=0.0)
+            if AHEAD:  # noqa: SIM102 (the compiler decides)
+                if split == first:
+                    fetch(ahead, ahead_size)
             score = tl.where(there[None, :], tl.dot(query, k.T, input_precision=PRECISION) * scale, float("-inf"))
-            higher = tl.maximum(top, tl.max(score, 1))
-            weight = tl.exp(score - higher[:, None])
-            keep = tl.exp(top - higher)
-            total = total * keep + tl.sum(weight, 1)
-            mixed = tl.dot(weight.to(v.dtype), v, mixed * keep[:, None], input_precision=PRECISION)
-            top = higher
+            top = tl.max(score, 1)
+            weight = tl.exp(score - top[:, None])
+            total = tl.sum(weight, 1)
+            mixed = tl.dot(weight.to(v.dtype), v, input_precision=PRECISION)
+            if used > 1:
+                line = (r * KV + group) * SPLITS + split
+                place = (line * GROUP_P + g)[:, None] * D + d[None, :]
+                tl.store(part + place, mixed, mask=mine)
+                tl.store(part_max + line * GROUP_P + g, top, mask=g < GROUP)
+                tl.store(part_sum + line * GROUP_P + g, total, mask=g < GROUP)
+            else:
+                result = mixed / total[:, None]
+                tl.store(out + head[:, None] * D + d[None, :], result.to(out.dtype.element_ty), mask=mine)
         if used > 1:
-            line = head * SPLITS + split
-            tl.store(part + line[:, None] * D + d[None, :], mixed, mask=mine)
-            tl.store(part_max + line, top, mask=g < GROUP)
-            tl.store(part_sum + line, total, mask=g < GROUP)
             tl.debug_barrier()
             arrived = tl.atomic_add(counter + r * KV + group, 1, sem="acq_rel", scope="gpu")
-            last = arrived == used - 1
             tl.debug_barrier()
-        else:
-            last = used == 1
-        if last:
-            if used > 1:
+            if arrived == tl.minimum(used, programs) - 1:
                 tl.store(counter + r * KV + group, 0)
-                top = tl.full((16,), float("-inf"), tl.float32)
-                total = tl.zeros((16,), tl.float32)
-                mixed = tl.zeros((16, D), tl.float32)
-                for index in range(0, used):
-                    line = head * SPLITS + index
-                    its_top = tl.load(part_max + line, mask=g < GROUP, other=0.0, cache_modifier=".cg")
-                    its_total = tl.load(part_sum + line, mask=g < GROUP, other=1.0, cache_modifier=".cg")
-                    its_mixed = tl.load(
-                        part + line[:, None] * D + d[None, :], mask=mine, other=0.0, cache_modifier=".cg"
-                    )
-                    higher = tl.maximum(top, its_top)
-                    mine_by, its_by = tl.exp(top - higher), tl.exp(its_top - higher)
-                    total = total * mine_by + its_total * its_by
-                    mixed = mixed * mine_by[:, None] + its_mixed * its_by[:, None]
-                    top = higher
-            result = mixed / total[:, None]
-            tl.store(out + head[:, None] * D + d[None, :], result.to(out.dtype.element_ty), mask=mine)
+                e = tl.arange(0, GROUP_P)
+                best = tl.full((GROUP_P,), float("-inf"), tl.float32)
+                whole = tl.zeros((GROUP_P,), tl.float32)
+                sum_mixed = tl.zeros((GROUP_P, D), tl.float32)
+                for start in range(0, used, TOGETHER):
+                    s = start + tl.arange(0, TOGETHER)
+                    line = ((r * KV + group) * SPLITS + s)[:, None] * GROUP_P + e[None, :]
+                    there = (s < used)[:, None] & (e < GROUP)[None, :]
+                    tops = tl.load(part_max + line, mask=there, other=float("-inf"), cache_modifier=".cg")
+                    totals = tl.load(part_sum + line, mask=there, other=0.0, cache_modifier=".cg")
+                    its = tl.load(
+                        part + line[:, :, None] * D + d[None, None, :], mask=there[:, :, None], other=0.0,
+                        cache_modifier=".cg",
+                    )  # fmt: skip
+                    higher = tl.maximum(tl.maximum(best, tl.max(tops, 0)), -1e30)
+                    keep = tl.exp(best - higher)
+                    by = tl.exp(tops - higher[None, :])
+                    whole = whole * keep + tl.sum(totals * by, 0)
+                    sum_mixed = sum_mixed * keep[:, None] + tl.sum(its * by[:, :, None], 0)
+                    best = higher
+                place = (r * HEADS + group * GROUP + e)[:, None] * D + d[None, :]
+                result = sum_mixed / whole[:, None]
+                tl.store(out + place, result.to(out.dtype.element_ty), mask=(e < GROUP)[:, None])
+    elif AHEAD:
+        fetch(ahead, ahead_size)
 
 
 class AttentionScratch:
@@ -96,24 +113,30 @@ class AttentionScratch:
         self, rows: int, heads: int, kv: int, dim: int, capacity: int, split: int, device: torch.device
     ) -> None:
         self.split, self.splits = split, triton.cdiv(capacity, split)
-        self.part = torch.empty(rows * heads * self.splits * dim, device=device)
-        self.part_max = torch.empty(rows * heads * self.splits, device=device)
-        self.part_sum = torch.empty(rows * heads * self.splits, device=device)
+        self.group = triton.next_power_of_2(heads // kv)
+        lines = rows * kv * self.splits * self.group
+        self.part = torch.empty(lines * dim, device=device)
+        self.part_max = torch.empty(lines, device=device)
+        self.part_sum = torch.empty(lines, device=device)
         self.counter = torch.zeros(rows * kv, dtype=torch.int32, device=device)
 
 
 def attention(
-    q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, position: Tensor, out: Tensor, scratch: AttentionScratch,
-    pdl: bool = False, warps: int = 4,
+    q: Tensor, keys: Tensor, values: Tensor, stream: StepRows, out: Tensor, scratch: AttentionScratch,
+    pdl: bool = False, warps: int = 4, programs: int = 8, stages: int = 1,
+    ahead: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """``out`` (R, heads, D): each row's heads over positions 0 to ``position`` (included) of its slot."""
-    heads, dim = q.shape[1:]
+    """``out`` (R, heads, D): each row's heads over positions 0 to ``stream.at`` (included) of its slot.
+
+    ``programs`` share the splits of a row.
+    """
+    rows, heads, dim = q.shape
     kv, capacity = keys.shape[1], keys.shape[2]
-    block = min(64, scratch.split)
-    _attention_kernel[(len(rows), kv, scratch.splits)](
-        q, keys, values, rows, position, out, scratch.part, scratch.part_max, scratch.part_sum, scratch.counter,
-        capacity, dim**-0.5,
-        HEADS=heads, KV=kv, D=dim, GROUP=heads // kv, SPLIT=scratch.split, SPLITS=scratch.splits, BLOCK=block,
-        STAGES=scratch.split // block + 1, PRECISION=precision(q.device), PDL=pdl,
-        num_warps=warps, launch_pdl=pdl,
+    further, size, there = ahead_of(ahead, keys)
+    _attention_kernel[(rows, kv, min(programs, scratch.splits))](
+        q, keys, values, stream.slot, stream.at, out, scratch.part, scratch.part_max, scratch.part_sum,
+        scratch.counter, further, size, capacity, dim**-0.5,
+        HEADS=heads, KV=kv, D=dim, GROUP=heads // kv, GROUP_P=scratch.group, SPLIT=scratch.split,
+        SPLITS=scratch.splits, TOGETHER=8, STAGES=stages, PRECISION=precision(q.device), AHEAD=there,
+        PDL=pdl, num_warps=warps, launch_pdl=pdl,
     )  # fmt: skip

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import triton
@@ -19,24 +19,52 @@ from torch import Tensor
 
 from cosyui.model.config import LLMConfig, SamplingConfig
 from cosyui.model.kernels.launch import begin, wait
+from cosyui.model.llm_decode import STREAM_SCALE
 
 if TYPE_CHECKING:
-    from cosyui.model.llm_decode import SlotState
+    from cosyui.model.llm_decode import SlotState, StepRows
+
+
+GROUPS = 128
+"""A row's ids are dealt to so many groups."""
+SHORT = 128
+"""Length of the list of candidates."""
+
+
+@triton.jit
+def _enter(
+    r, token, position, table, norm, cos, sin, x, h, squares, at, turn, scale,
+    HIDDEN: tl.constexpr, HIDDEN_P: tl.constexpr, HALF: tl.constexpr, HALF_P: tl.constexpr, ROOM: tl.constexpr,
+    ROOM_P: tl.constexpr,
+):  # fmt: skip
+    """Row ``r`` of a step's stream from ``token``, which stands at ``position``."""
+    n = tl.arange(0, HIDDEN_P)
+    row = tl.load(table + token.to(tl.int64) * HIDDEN + n, mask=n < HIDDEN, other=0.0).to(tl.float32)
+    weight = tl.load(norm + n, mask=n < HIDDEN, other=0.0).to(tl.float32)
+    tl.store(x + r * HIDDEN + n, row, mask=n < HIDDEN)
+    tl.store(h + r * HIDDEN + n, (row * weight * scale).to(h.dtype.element_ty), mask=n < HIDDEN)
+    p = tl.arange(0, ROOM_P)
+    tl.store(squares + r * ROOM + p, tl.where(p == 0, tl.sum(row * row, 0), 0.0), mask=p < ROOM)
+    tl.store(at + r, position)
+    i = tl.arange(0, HALF_P)
+    tl.store(turn + r * 2 * HALF + i, tl.load(cos + position * HALF + i, mask=i < HALF, other=0.0), mask=i < HALF)
+    tl.store(turn + (r * 2 + 1) * HALF + i, tl.load(sin + position * HALF + i, mask=i < HALF, other=0.0), mask=i < HALF)
 
 
 @triton.jit(do_not_specialize_on_alignment=["codes"])
 def _embed_kernel(
-    rows, token, pending, codes, table, x, HIDDEN: tl.constexpr, HIDDEN_P: tl.constexpr, PDL: tl.constexpr
-):
-    begin(PDL)
-    wait(PDL)
+    slot_of, token, position, pending, codes, table, norm, cos, sin, x, h, squares, at, turn, scale,
+    HIDDEN: tl.constexpr, HIDDEN_P: tl.constexpr, HALF: tl.constexpr, HALF_P: tl.constexpr, ROOM: tl.constexpr,
+    ROOM_P: tl.constexpr,
+):  # fmt: skip
     r = tl.program_id(0)
-    slot = tl.load(rows + r).to(tl.int64)
+    slot = tl.load(slot_of + r).to(tl.int64)
     tl.store(codes + r, tl.load(pending + slot))
     tl.store(pending + slot, -1)
-    h = tl.arange(0, HIDDEN_P)
-    row = tl.load(table + tl.load(token + slot).to(tl.int64) * HIDDEN + h, mask=h < HIDDEN, other=0.0)
-    tl.store(x + r * HIDDEN + h, row.to(tl.float32), mask=h < HIDDEN)
+    _enter(
+        r, tl.load(token + slot), tl.load(position + slot), table, norm, cos, sin, x, h, squares, at, turn, scale,
+        HIDDEN, HIDDEN_P, HALF, HALF_P, ROOM, ROOM_P,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -48,21 +76,81 @@ def _drawn(weight, count, uniform, lane):
     return tl.minimum(index, tl.max(tl.where(weight > 0.0, lane, 0), 0))
 
 
-@triton.jit(do_not_specialize_on_alignment=["codes", "rows"])
+@triton.jit
+def _largest_one_by_one(bits, v, lane, TOP_P: tl.constexpr, TOP_K: tl.constexpr, BV: tl.constexpr):
+    """The candidates by as many maxima over all: for rows where too many are alike."""
+    key = (bits.to(tl.int64) << 32) | (BV - 1 - v).to(tl.int64)
+    ids = lane * 0
+    weight = lane.to(tl.float32) * 0.0
+    taken = 0
+    before = 0.0
+    while (taken < TOP_K) & (before < TOP_P):
+        best = tl.max(key, 0)
+        index = BV - 1 - (best & 0xFFFFFFFF).to(tl.int32)
+        value = (best >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+        ids = tl.where(lane == taken, index, ids)
+        weight = tl.where(lane == taken, value, weight)
+        key = tl.where(v == index, -1, key)
+        before += value
+        taken += 1
+    return ids, weight
+
+
+@triton.jit
+def _largest(
+    p, v, lane, short, r, TOP_P: tl.constexpr, TOP_K: tl.constexpr, BV: tl.constexpr, GROUPS: tl.constexpr,
+    SHORT: tl.constexpr,
+):  # fmt: skip
+    """Ids and probabilities of the candidates in falling order, ties in order of id; 0 beyond the nucleus.
+
+    The ``TOP_K``-th largest of the maxima of ``GROUPS`` groups is a bound that at least ``TOP_K`` reach and few others.
+    Those go to a short list (``short``) in order of id, where each counts who is before it.
+    """
+    bits = p.to(tl.int32, bitcast=True)  # not negative, so that they order like the numbers
+    most = tl.max(bits.reshape(BV // GROUPS, GROUPS), 0)
+    g = tl.arange(0, GROUPS)
+    key = (most.to(tl.int64) << 32) | (GROUPS - 1 - g).to(tl.int64)
+    rank = tl.sum((key[None, :] > key[:, None]).to(tl.int32), 1)
+    bound = tl.max(tl.where(rank == min(TOP_K, GROUPS) - 1, most, 0), 0)
+    chosen = bits >= bound
+    place = tl.cumsum(chosen.to(tl.int32), 0) - 1
+    count = tl.max(place, 0) + 1
+    if (count > SHORT) | (GROUPS < TOP_K):
+        ids, weight = _largest_one_by_one(bits, v, lane, TOP_P, TOP_K, BV)
+    else:
+        own = short + r * 2 * SHORT
+        tl.store(own + place, v, mask=chosen)
+        tl.store(own + SHORT + place, bits, mask=chosen)
+        tl.debug_barrier()
+        s = tl.arange(0, SHORT)
+        its = tl.load(own + s, mask=s < count, other=0)
+        value = tl.load(own + SHORT + s, mask=s < count, other=-1)
+        key = (value.to(tl.int64) << 32) | (SHORT - 1 - s).to(tl.int64)
+        rank = tl.sum((key[None, :] > key[:, None]).to(tl.int32), 1)
+        here = (rank[:, None] == lane[None, :]) & (lane < TOP_K)[None, :]
+        ids = tl.sum(tl.where(here, its[:, None], 0), 0)
+        weight = tl.sum(tl.where(here, tl.maximum(value, 0)[:, None], 0), 0).to(tl.float32, bitcast=True)
+        wide = weight.to(tl.float64)
+        weight = tl.where(tl.cumsum(wide, 0) - wide < TOP_P, weight, 0.0)
+    return ids, weight
+
+
+@triton.jit(do_not_specialize=["by_slot"], do_not_specialize_on_alignment=["codes", "slot_of"])
 def _sample_kernel(
-    logits, rows, token, position, count, minimum, maximum, active, history, uniforms, codes, table, x, capacity,
+    logits, slot_of, token, position, count, minimum, maximum, active, history, uniforms, codes, short, table, norm,
+    cos, sin, x, h, squares, at, turn, scale, capacity, by_slot,
     V: tl.constexpr, BV: tl.constexpr, SOS: tl.constexpr, TOP_P: tl.constexpr, TOP_K: tl.constexpr,
-    LANES: tl.constexpr, WINDOW: tl.constexpr, WINDOW_P: tl.constexpr, REPEATS: tl.constexpr, HIDDEN: tl.constexpr,
-    HIDDEN_P: tl.constexpr, BY_SLOT: tl.constexpr, PDL: tl.constexpr,
+    LANES: tl.constexpr, GROUPS: tl.constexpr, SHORT: tl.constexpr, WINDOW: tl.constexpr, WINDOW_P: tl.constexpr,
+    REPEATS: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_P: tl.constexpr, HALF: tl.constexpr, HALF_P: tl.constexpr,
+    ROOM: tl.constexpr, ROOM_P: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     begin(PDL)
     wait(PDL)
     r = tl.program_id(0)
-    slot = tl.load(rows + r).to(tl.int64)
-    place = codes + r
-    if BY_SLOT:
-        place = codes + slot
+    slot = tl.load(slot_of + r).to(tl.int64)
+    place = codes + tl.where(by_slot != 0, slot, r)
     now = tl.load(token + slot)
+    stands = tl.load(position + slot)
     if tl.load(active + slot) == 0:
         tl.store(place, -1)
     else:
@@ -74,25 +162,13 @@ def _sample_kernel(
         z = tl.where(v < fence, z, float("-inf"))
         e = tl.exp(z - tl.max(z, 0))
         p = e / tl.sum(e, 0)
-        # Probabilities are not negative, so their bits order like integers; equal ones fall in order of id.
-        key = (p.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (BV - 1 - v).to(tl.int64)
         lane = tl.arange(0, LANES)
-        ids = tl.zeros((LANES,), tl.int32)
-        weight = tl.zeros((LANES,), tl.float32)
-        taken = 0
-        before = 0.0
-        while (taken < TOP_K) & (before < TOP_P):
-            best = tl.max(key, 0)
-            index = BV - 1 - (best & 0xFFFFFFFF).to(tl.int32)
-            value = (best >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-            ids = tl.where(lane == taken, index, ids)
-            weight = tl.where(lane == taken, value, weight)
-            key = tl.where(v == index, -1, key)
-            before += value
-            taken += 1
         own = uniforms + (slot * capacity + done) * 2
-        chosen = _drawn(weight.to(tl.float64), taken, tl.load(own), lane)
-        picked = tl.sum(tl.where(lane == chosen, ids, 0), 0)
+        picked = 0
+        if bad == 0:
+            ids, weight = _largest(p, v, lane, short, r, TOP_P, TOP_K, BV, GROUPS, SHORT)
+            chosen = _drawn(weight.to(tl.float64), LANES, tl.load(own), lane)
+            picked = tl.sum(tl.where(lane == chosen, ids, 0), 0)
         w = tl.arange(0, WINDOW_P)
         past = tl.load(history + slot * WINDOW + w, mask=w < WINDOW, other=-1)
         if tl.sum((past == picked).to(tl.int32), 0) >= REPEATS:
@@ -103,44 +179,68 @@ def _sample_kernel(
         tl.store(active + slot, (go & (done + 1 < tl.load(maximum + slot))).to(tl.int32))
         if go:
             now = picked
+            stands += 1
             tl.store(token + slot, picked)
             tl.store(count + slot, done + 1)
-            tl.store(position + slot, tl.load(position + slot) + 1)
+            tl.store(position + slot, stands)
             tl.store(history + slot * WINDOW + done % WINDOW, picked)
-    h = tl.arange(0, HIDDEN_P)
-    row = tl.load(table + now.to(tl.int64) * HIDDEN + h, mask=h < HIDDEN, other=0.0)
-    tl.store(x + r * HIDDEN + h, row.to(tl.float32), mask=h < HIDDEN)
+    _enter(
+        r, now, stands, table, norm, cos, sin, x, h, squares, at, turn, scale,
+        HIDDEN, HIDDEN_P, HALF, HALF_P, ROOM, ROOM_P,
+    )  # fmt: skip
 
 
-def embed(
-    rows: Tensor, token: Tensor, pending: Tensor, codes: Tensor, table: Tensor, x: Tensor, pdl: bool = False
-) -> None:
-    """``x`` (R, hidden) float32 = ``table`` at each slot's ``token``; ``pending`` codes move to ``codes`` (R,)."""
-    hidden = table.shape[1]
-    _embed_kernel[(len(rows),)](
-        rows, token, pending, codes, table, x,
-        HIDDEN=hidden, HIDDEN_P=triton.next_power_of_2(hidden), PDL=pdl, num_warps=4, launch_pdl=pdl,
+class Entry(NamedTuple):
+    """What makes a token the stream's row: ``table``, the weight of the first ``norm``, ``cos``/``sin`` (cap, D/2)."""
+
+    table: Tensor
+    norm: Tensor
+    cos: Tensor
+    sin: Tensor
+
+
+def _sizes(entry: Entry, stream: StepRows) -> dict[str, int]:
+    hidden, half, room = entry.table.shape[1], entry.cos.shape[1], stream.squares.shape[1]
+    power = triton.next_power_of_2
+    return {
+        "HIDDEN": hidden,
+        "HIDDEN_P": power(hidden),
+        "HALF": half,
+        "HALF_P": power(half),
+        "ROOM": room,
+        "ROOM_P": power(room),
+    }
+
+
+def embed(state: SlotState, codes: Tensor, entry: Entry, stream: StepRows) -> None:
+    """The ``stream``'s rows from each slot's token and position; ``pending`` codes move to ``codes`` (R,)."""
+    _embed_kernel[(len(stream.slot),)](
+        stream.slot, state.token, state.position, state.pending, codes, *entry, stream.x, stream.h, stream.squares,
+        stream.at, stream.turn, 1 / STREAM_SCALE, **_sizes(entry, stream), num_warps=4,
     )  # fmt: skip
 
 
 def sample(
-    logits: Tensor, rows: Tensor, state: SlotState, config: LLMConfig, codes: Tensor, table: Tensor, x: Tensor, *,
-    by_slot: bool = False, pdl: bool = False, warps: int = 8,
+    logits: Tensor, state: SlotState, config: LLMConfig, codes: Tensor, short: Tensor, entry: Entry, stream: StepRows,
+    *, by_slot: bool = False, pdl: bool = False, warps: int = 8,
 ) -> None:  # fmt: skip
-    """Draw a token for each row of ``logits`` (R, V) float32 and move its slot's state on.
+    """Draw a token for each row of ``logits`` (R, V) float32, move its slot's state on and enter the next step.
 
     ``codes`` (R,) int32 gets the token or a code; with ``by_slot`` it is (slots,) and each goes to its slot's place.
-    ``x`` (R, hidden) float32 gets the row of ``table`` that the next step feeds.
+    ``short``: scratch (R, 2 SHORT) int32.
     """
-    size, hidden, rule = logits.shape[1], table.shape[1], config.sampling
-    _sample_kernel[(len(rows),)](
-        logits, rows, state.token, state.position, state.count, state.minimum, state.maximum, state.active,
-        state.history, state.uniforms, codes, table, x, state.uniforms.shape[1],
-        V=size, BV=triton.next_power_of_2(size), SOS=config.speech_token_size, TOP_P=rule.top_p,
+    size, rule = logits.shape[1], config.sampling
+    padded = max(2, triton.next_power_of_2(size))
+    _sample_kernel[(len(logits),)](
+        logits, stream.slot, state.token, state.position, state.count, state.minimum, state.maximum, state.active,
+        state.history, state.uniforms, codes, short, *entry, stream.x, stream.h, stream.squares, stream.at,
+        stream.turn, 1 / STREAM_SCALE, state.uniforms.shape[1], int(by_slot),
+        V=size, BV=padded, SOS=config.speech_token_size, TOP_P=rule.top_p,
         TOP_K=min(rule.top_k, size), LANES=triton.next_power_of_2(min(rule.top_k, size)),
+        GROUPS=min(GROUPS, padded // 2), SHORT=SHORT,
         WINDOW=state.history.shape[1], WINDOW_P=triton.next_power_of_2(state.history.shape[1]),
-        REPEATS=repeats_needed(rule), HIDDEN=hidden, HIDDEN_P=triton.next_power_of_2(hidden), BY_SLOT=by_slot,
-        PDL=pdl, num_warps=warps, launch_pdl=pdl,
+        REPEATS=repeats_needed(rule), PDL=pdl, num_warps=warps, launch_pdl=pdl,
+        **_sizes(entry, stream),
     )  # fmt: skip
 
 

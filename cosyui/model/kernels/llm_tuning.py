@@ -1,0 +1,81 @@
+"""How the kernels of a decode step are launched, for small and for large batches. No kernels here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+ROW_TILE = 16
+"""Rows of one product: those of the tensor cores' instruction."""
+
+
+def power_of_two(size: int) -> int:
+    """The least one that is not below ``size``."""
+    return 1 << max(0, size - 1).bit_length()
+
+
+class Shape(NamedTuple):
+    """How a product is launched.
+
+    ``columns`` of a program; ``inner``: of the inner dimension at a time, in elements of 2 bytes; ``stages`` of such
+    loads; ``tiles`` of rows; ``splits`` of the inner dimension.
+    """
+
+    columns: int
+    inner: int = 128
+    stages: int = 6
+    tiles: int = 1
+    warps: int = 4
+    splits: int = 1
+
+    def block(self, weight: Tensor) -> int:
+        """``inner`` in elements of ``weight`` (N, K), no more than it has."""
+        return min(2 * self.inner // weight.element_size(), max(16, power_of_two(weight.shape[1])))
+
+    def tiles_of(self, bucket: int) -> int:
+        return min(self.tiles, power_of_two(-(-bucket // ROW_TILE)))
+
+    def programs(self, bucket: int) -> int:
+        """For all rows of a batch."""
+        return -(-bucket // (ROW_TILE * self.tiles_of(bucket)))
+
+    def span(self, weight: Tensor) -> int:
+        """Of the inner dimension in each split."""
+        inner = weight.shape[1]
+        if self.splits == 1:
+            return inner
+        block = self.block(weight)
+        return -(-inner // (self.splits * block)) * block
+
+
+class Tuning(NamedTuple):
+    """``split``: positions that one part of attention takes, which ``programs`` share.
+
+    What two tunings must agree in to give the same bits: ``split`` and all that concerns attention and sampling, every
+    ``warps``, ``columns`` of ``out`` and ``down``, ``splits`` and ``inner`` of ``down``.
+    """
+
+    pdl: bool = False
+    ahead: bool = False
+    split: int = 128
+    programs: int = 8
+    attention_warps: int = 4
+    attention_stages: int = 1
+    sampler_warps: int = 8
+    qkv: Shape = Shape(16, 128, 8)
+    out: Shape = Shape(16, 128, 8)
+    gate: Shape = Shape(19, 128, 6)
+    down: Shape = Shape(32, 64, 12, splits=4)
+    logits: Shape = Shape(26, 128, 6)
+
+
+NARROW = Tuning()
+"""For up to 16 rows: two programs on each multiprocessor of the largest GPU, as much on its way as they can hold."""
+WIDE = NARROW._replace(
+    qkv=NARROW.qkv._replace(tiles=2, stages=5),
+    gate=NARROW.gate._replace(columns=37, inner=64, stages=6, tiles=4),
+    down=NARROW.down._replace(tiles=4, stages=6),
+    logits=NARROW.logits._replace(columns=52, stages=6, tiles=4),
+)
+"""For more: what a program reads of the rows counts, so it takes more rows and columns."""
