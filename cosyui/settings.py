@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from cosyui.engine.config import Precision
+from cosyui.engine.config import EmptyCache, Precision
 from cosyui.errors import SetupError
 from cosyui.speech.text.screen import MAX_INSTRUCTION_CHARS, MAX_TRANSCRIPT_CHARS
 
@@ -56,6 +56,10 @@ class Settings(BaseSettings):
     )
     vram_budget: Annotated[int, BeforeValidator(memory_size)] = Field(
         0, description="GPU memory that each engine may use: MiB, or with a unit as in 6GB; 0 for four fifths of it"
+    )
+    empty_cache: EmptyCache = Field("auto", description="unused GPU memory goes back: auto (when idle), always, never")
+    places: int = Field(
+        0, ge=0, le=256, description="requests that an engine works on at once; 0: as memory allows, one on a CPU"
     )
     precision: Precision = Field("auto", description="number format of the network's weights")
     threads: int = Field(0, ge=0, le=256, description="CPU threads of the engine; 0 leaves the default")

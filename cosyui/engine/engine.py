@@ -42,6 +42,7 @@ class Engine:
         if config.threads:
             torch.set_num_threads(config.threads)
         device = choose_device(config.device)
+        self._enter(device)
         folder = resolve(config.model, llm_file=config.llm_file)
         precision = choose_precision(config.precision, device, load_config(folder), folder, config.llm_file)
         threads = config.threads or torch.get_num_threads()
@@ -51,7 +52,8 @@ class Engine:
         self.prompts = PromptCache(self.model, config.prompt_cache_bytes)
         self.on_cuda = device.type == "cuda"
         self.precision = describe(precision)
-        self.stages = Stages(self.model, plan_memory(self.model, config.vram_budget), folder, config.llm_file)
+        plan = plan_memory(self.model, config.vram_budget, config.places)
+        self.stages = Stages(self.model, plan, folder, config.llm_file)
         self.plan = self.stages.plan
         if self.on_cuda:
             log.info(str(self.plan))
@@ -60,7 +62,7 @@ class Engine:
             self.model.config, self.frontend, self.prompts, self.stages.flow, self.stages.vocoder, names
         )
         self.rendering = self.stages.rendering
-        self.threads = ThreadPoolExecutor(2, "aside")
+        self.threads = ThreadPoolExecutor(2, "aside", self._enter, (device,))
         self.facts = facts_of(
             self.model,
             str(parse_source(config.model)),
@@ -219,6 +221,12 @@ class Engine:
         else:
             # What the GPU is at and the threads cannot be waited for together.
             time.sleep(SHORT_WAIT)
+
+    @staticmethod
+    def _enter(device: torch.device) -> None:
+        """Streams, graphs and Triton go by the thread's current device."""
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
 
     def stats(self) -> EngineStats:
         allocated = reserved = used = total = 0

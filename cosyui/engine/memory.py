@@ -60,14 +60,15 @@ class MemoryPlan:
         return f"memory plan: {self.budget / MIB:.0f} MiB ({parts}), {self.slots} slots, {self.flow_frames} frames"
 
 
-def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
+def plan_memory(model: CosyVoice3, budget: int = 0, places: int = 0) -> MemoryPlan:
     """Share ``budget`` bytes (0: four fifths of the card) out; the allocator is held to it.
 
+    ``places``: at most so many requests are worked on at once; 0: one on a CPU, what the budget allows on CUDA.
     Raises SetupError when not even one segment fits beside the weights.
     """
     if model.device.type != "cuda":
         cache = min(CPU_CACHE_BYTES, psutil.virtual_memory().available // 4)
-        return MemoryPlan(0, {}, 1, CPU_SLOT_POSITIONS, MAX_FRAMES, 0, MAX_FRAMES, cache)
+        return MemoryPlan(0, {}, places or 1, CPU_SLOT_POSITIONS, MAX_FRAMES, 0, MAX_FRAMES, cache)
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(model.device).total_memory
     budget = min(budget or int(DEFAULT_SHARE * total), total)
@@ -79,7 +80,7 @@ def plan_memory(model: CosyVoice3, budget: int = 0) -> MemoryPlan:
     slot = two - one
     flow_frame = flow_frame_bytes(model)
     vocoder_frame = vocoder_bytes(model.config.vocoder, 1, model.vocoder.conv_post.weight.dtype)
-    slots = _fit(SHARES["kv"] * left, slot, 1, MOST_SLOTS)
+    slots = _fit(SHARES["kv"] * left, slot, 1, places or MOST_SLOTS)
     flow = _fit(SHARES["flow"] * left, flow_frame, LONGEST_PIECE, MOST_FLOW_FRAMES)
     urgent = LONGEST_PIECE if flow == MOST_FLOW_FRAMES else 0
     vocoder = _fit(SHARES["vocoder"] * left, vocoder_frame, MOST_VOCODER_FRAMES // 4, MOST_VOCODER_FRAMES)

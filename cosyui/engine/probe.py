@@ -58,7 +58,10 @@ def probed_precision(config: ModelConfig, folder: Path, llm_file: str, device: t
     names = {stage: str(dtype).removeprefix("torch.") for stage, dtype in vars(precision).items()}
     with contextlib.suppress(OSError):  # it will be found again
         memory.parent.mkdir(parents=True, exist_ok=True)
-        memory.write_text(json.dumps(names))
+        # Under its name only when it is whole: another engine may start at this moment.
+        draft = memory.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps(names))
+        draft.replace(memory)
     return precision
 
 

@@ -52,6 +52,8 @@ class HostConfig:
             threads=settings.threads,
             prompt_cache_bytes=settings.prompt_cache_mb << 20,
             vram_budget=settings.vram_budget,
+            empty_cache=settings.empty_cache,
+            places=settings.places,
             lexicon=settings.lexicon,
         )
         release = str(settings.fake_release_file) if settings.fake_release_file else None

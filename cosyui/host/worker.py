@@ -112,18 +112,8 @@ def build(config: HostConfig, retried: Container[str]) -> EngineProtocol:
         return FakeEngine(config, retried)
     from cosyui.engine.engine import Engine
 
-    _make_current(config.engine.device)
     engine: EngineProtocol = Engine(config.engine)
     return engine
-
-
-def _make_current(device: str) -> None:
-    """Streams, graphs and kernels are made on PyTorch's current GPU, which is the first one unless told otherwise."""
-    import torch
-
-    number = device.removeprefix("cuda:")
-    if number.isdecimal() and int(number) < torch.cuda.device_count():
-        torch.cuda.set_device(int(number))
 
 
 def _read(source: BinaryIO, inbox: queue.SimpleQueue[Command]) -> None:
