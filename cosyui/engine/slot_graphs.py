@@ -16,6 +16,8 @@ from cosyui.model.llm_decode import GATE_SCALE, DecodeLLM, SlotState, StepRows
 
 PREFILL_LENGTHS = (64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Rows that a prefill is padded to, from its own length alone: what else runs cannot change its bits."""
+LONGEST_PREFILL = 1536
+"""30 s of prompt with its transcript and a long segment are about 1,200; its activations are what the graphs hold."""
 
 
 class Coming(NamedTuple):
@@ -57,7 +59,8 @@ class KernelSteps:
         slots, capacity = state.keys.shape[1] - 1, state.keys.shape[3]
         self.padding = slots
         self.buckets = [b for b in (1 << i for i in range(20)) if b < slots] + [slots]
-        self.lengths = [length for length in PREFILL_LENGTHS if length < capacity] + [capacity]
+        self.longest = min(capacity, LONGEST_PREFILL)
+        self.lengths = [length for length in PREFILL_LENGTHS if length < self.longest] + [self.longest]
         width = config.heads * config.head_dim
         self.parts = -(-config.hidden // narrow.down.columns), -(-config.hidden // narrow.out.columns)
         self.stream_rows = StepRows.empty(config, slots, max(self.parts), device, model.dtype)
@@ -78,7 +81,7 @@ class KernelSteps:
         self.scratch = AttentionScratch(
             slots, config.heads, config.kv_heads, config.head_dim, capacity, narrow.split, device
         )
-        self.prompt = torch.zeros(capacity, config.hidden, device=device, dtype=model.dtype)
+        self.prompt = torch.zeros(self.longest, config.hidden, device=device, dtype=model.dtype)
         self.facts = torch.zeros(4 + 2 * capacity, dtype=torch.float64, device=device)
         self.facts[0], self.facts[1] = slots, 1
         self.sent: list[int] = []
@@ -109,7 +112,7 @@ class KernelSteps:
         )
         row += dtype.itemsize * (2 * width + config.mlp) + 2048
         scratch = 8 * config.heads * splits * (config.head_dim + 2)
-        prefill = capacity * (16 * config.hidden + 12 * config.mlp + 16)
+        prefill = min(capacity, LONGEST_PREFILL) * (16 * config.hidden + 12 * config.mlp + 16)
         return slots * (row + scratch) + prefill
 
     def prefill(self, slot: int, rows: Tensor, rule: LengthRule, uniforms: Tensor) -> None:

@@ -45,6 +45,7 @@ class PlainSteps:
 
     def __init__(self, model: DecodeLLM, state: SlotState) -> None:
         self.model, self.state = model, state
+        self.longest = state.keys.shape[3]
         self.rows: dict[int, _Row] = {}
 
     def prefill(self, slot: int, rows: Tensor, rule: LengthRule, uniforms: Tensor) -> None:

@@ -47,6 +47,8 @@ class Steps(Protocol):
     """What runs the passes; see `cosyui.engine.slot_steps`."""
 
     group: int
+    longest: int
+    """Rows of a prefill."""
 
     def prefill(self, slot: int, rows: Tensor, rule: LengthRule, uniforms: Tensor) -> None: ...
 
@@ -122,6 +124,8 @@ class SlotDecoder:
         length = 2 + len(text_ids) + len(prompt_speech)
         if length + rule.maximum > self.capacity:
             raise ValueError(f"a slot holds {self.capacity} positions, {length + rule.maximum} are needed")
+        if length > self.steps.longest:
+            raise ValueError(f"at most {self.steps.longest} positions can stand before the speech, not {length}")
         if not self.spare:
             raise ValueError("no slot is free")
         slot = heapq.heappop(self.spare)

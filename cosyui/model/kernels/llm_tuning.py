@@ -58,14 +58,14 @@ class Tuning(NamedTuple):
 
     pdl: bool = False
     ahead: bool = False
-    split: int = 128
+    split: int = 64
     programs: int = 8
-    attention_warps: int = 4
+    attention_warps: int = 2
     attention_stages: int = 1
     sampler_warps: int = 8
     qkv: Shape = Shape(16, 128, 8)
     out: Shape = Shape(16, 128, 8)
-    gate: Shape = Shape(19, 128, 6)
+    gate: Shape = Shape(19, 128, 4)
     down: Shape = Shape(32, 64, 12, splits=4)
     logits: Shape = Shape(26, 128, 6)
 
@@ -73,9 +73,8 @@ class Tuning(NamedTuple):
 NARROW = Tuning()
 """For up to 16 rows: two programs on each multiprocessor of the largest GPU, as much on its way as they can hold."""
 WIDE = NARROW._replace(
-    qkv=NARROW.qkv._replace(tiles=2, stages=5),
     gate=NARROW.gate._replace(columns=37, inner=64, stages=6, tiles=4),
-    down=NARROW.down._replace(tiles=4, stages=6),
+    down=NARROW.down._replace(tiles=2, stages=6),
     logits=NARROW.logits._replace(columns=52, stages=6, tiles=4),
 )
 """For more: what a program reads of the rows counts, so it takes more rows and columns."""
