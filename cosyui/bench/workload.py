@@ -23,6 +23,7 @@ _WORDS = (
     "them can only other time new some could these may then do any like my now over such our man me even most "
     "made after also did many"
 )
+WORDS = tuple(_WORDS.split())
 _TRIES = 12
 
 
@@ -53,8 +54,8 @@ class Workload:
 
     def __post_init__(self) -> None:
         count = self.engine.frontend.count
-        single = [word for word in _WORDS.split() if count(word) == 1 and count(f"{word} {word}") == 2]
-        self.words = single or _WORDS.split()
+        single = [word for word in WORDS if count(word) == 1 and count(f"{word} {word}") == 2]
+        self.words = single or list(WORDS)
 
     @cached_property
     def ratio(self) -> float | None:

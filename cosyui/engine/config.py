@@ -25,8 +25,8 @@ class EngineConfig:
 
     ``device`` is ``auto`` (CUDA when present), ``cpu``, ``cuda`` or ``cuda:N``; ``threads`` 0 leaves PyTorch's default;
     ``prompt_cache_bytes`` bounds the cache of prompt features; ``vram_budget``: bytes of the card that may be used, 0
-    for four fifths; ``empty_cache``: see `EmptyCache`; ``places``: requests
-    worked on at once, 0 for one on a CPU and as many as the memory allows on CUDA; ``lexicon`` is a file of own pronunciations.
+    for four fifths; ``empty_cache``: see `EmptyCache`; ``places``: requests worked on at once, 0 for one on a CPU and
+    as many as the memory allows on CUDA; ``lexicon`` is a file of own pronunciations.
     """
 
     model: str

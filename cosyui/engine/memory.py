@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, replace
 
 import psutil
@@ -17,8 +18,10 @@ from cosyui.model.flow import MAX_FRAMES
 MIB = 1 << 20
 DEFAULT_SHARE = 0.8
 """Of the card, when no budget is given."""
-OVERHEAD, OVERHEAD_SHARE = 256 * MIB, 0.03
-"""And a share of the budget: workspaces of the libraries, CUDA graphs, what the allocator loses by rounding."""
+CONTEXT = 768 * MIB
+"""CUDA's own: context, kernels and graphs, measured on an H200; PyTorch's allocator does not see it."""
+OVERHEAD, OVERHEAD_SHARE = 160 * MIB, 0.03
+"""And a share of the budget: workspaces of the libraries, and what the allocator loses by rounding."""
 SLOT_POSITIONS = 2560
 """Of one KV slot: 30 s of prompt with its transcript (about 1,000), and a segment of a minute."""
 CPU_SLOT_POSITIONS = 4096
@@ -69,13 +72,14 @@ def plan_memory(model: CosyVoice3, budget: int = 0, places: int = 0) -> MemoryPl
     if model.device.type != "cuda":
         cache = min(CPU_CACHE_BYTES, psutil.virtual_memory().available // 4)
         return MemoryPlan(0, {}, places or 1, CPU_SLOT_POSITIONS, MAX_FRAMES, 0, MAX_FRAMES, cache)
+    gc.collect()  # of what the precision was tried on
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(model.device).total_memory
     budget = min(budget or int(DEFAULT_SHARE * total), total)
-    torch.cuda.set_per_process_memory_fraction(budget / total, model.device)
+    torch.cuda.set_per_process_memory_fraction(max(0, budget - CONTEXT) / total, model.device)
     weights = weight_bytes(model)
     overhead = OVERHEAD + int(OVERHEAD_SHARE * budget)
-    left = budget - weights - overhead
+    left = budget - CONTEXT - weights - overhead
     one, two = (SlotDecoder.nbytes(model.config.llm, n, SLOT_POSITIONS, model.llm.dtype) for n in (1, 2))
     slot = two - one
     flow_frame = flow_frame_bytes(model)
@@ -85,6 +89,7 @@ def plan_memory(model: CosyVoice3, budget: int = 0, places: int = 0) -> MemoryPl
     urgent = LONGEST_PIECE if flow == MOST_FLOW_FRAMES else 0
     vocoder = _fit(SHARES["vocoder"] * left, vocoder_frame, MOST_VOCODER_FRAMES // 4, MOST_VOCODER_FRAMES)
     parts = {
+        "CUDA": CONTEXT,
         "weights": weights,
         "overhead": overhead,
         "kv slots": one + (slots - 1) * slot,
@@ -108,7 +113,8 @@ def room_for_streams(model: CosyVoice3, plan: MemoryPlan) -> int:
         return plan.flow_cache_bytes
     torch.cuda.empty_cache()
     held = torch.cuda.memory_reserved(model.device) - used_up_bytes(model)
-    return max(0, plan.budget - held - plan.parts["flow batches"] - plan.parts["overhead"])
+    rest = plan.budget - plan.parts["CUDA"] - plan.parts["overhead"] - plan.parts["flow batches"]
+    return max(0, rest - held)
 
 
 def give_back(device: torch.device, policy: EmptyCache, *, idle: bool) -> None:

@@ -52,6 +52,8 @@ class Stages:
             ]
         else:
             lanes = [RenderLane(self.flow, self.vocoder, device, "any")]
+        if on_cuda:
+            torch.cuda.empty_cache()  # while graphs are recorded the allocator cannot give anything back
         for lane in lanes:
             with torch.cuda.stream(lane.stream):
                 for frames in sizes(lane.flow.max_frames) if on_cuda else ():

@@ -1,6 +1,6 @@
-import re
-
 """Bad input beside its field, failures in plain words, a full queue, Stop. All with the fake engine."""
+
+import re
 
 import pytest
 from driving import (

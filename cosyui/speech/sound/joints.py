@@ -74,23 +74,31 @@ class Edges:
 
     def _scan(self) -> None:
         """Find the sound in the frames that are complete and were not looked at yet."""
-        for power in frame_powers(self.held[self.scanned - self.offset :]):
-            self.scanned += _FRAME
-            self.run = self.run + 1 if power >= self.power else 0
-            if self.run >= SOUND_FRAMES:
-                self._sound(self.scanned - self.run * _FRAME)
+        loud = frame_powers(self.held[self.scanned - self.offset :]) >= self.power
+        if not len(loud):
+            return
+        edges = np.flatnonzero(np.diff(loud.astype(np.int8), prepend=0, append=0))
+        base, before = self.scanned, self.run
+        self.scanned += len(loud) * _FRAME
+        self.run = 0
+        for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            run = end - start + (before if start == 0 else 0)  # it may have begun in the last piece
+            if run >= SOUND_FRAMES:
+                self._sound(base + (end - run) * _FRAME, base + end * _FRAME)
+            if end == len(loud):
+                self.run = run
         if self.first is None:
             self._drop(self.scanned - self.run * _FRAME - self.head - self.offset)
 
-    def _sound(self, start: int) -> None:
-        """There is sound from ``start`` to where the scan is."""
+    def _sound(self, start: int, end: int) -> None:
+        """There is sound from ``start`` to ``end``."""
         if self.first is None:
             self.first = start
             self.head_silence = min(self.head, start - self.offset)
             self._drop(start - self.head_silence - self.offset)
         elif start > self.last:
             self.hole = max(self.hole, start - self.last)
-        self.last = self.scanned
+        self.last = end
 
     def _drop(self, count: int) -> None:
         if count > 0:

@@ -30,8 +30,8 @@ def frame_powers(wave: Samples, rate: int = SAMPLE_RATE) -> NDArray[np.float64]:
     """Mean square of each whole frame of ``wave`` (S,)."""
     size = round(FRAME_SECONDS * rate)
     count = len(wave) // size
-    frames = wave[: count * size].reshape(count, size).astype(np.float64)
-    powers: NDArray[np.float64] = (frames**2).mean(axis=1)
+    frames = wave[: count * size].reshape(count, size)
+    powers: NDArray[np.float64] = np.einsum("ij,ij->i", frames, frames).astype(np.float64) / size
     return powers
 
 
@@ -102,8 +102,10 @@ class SegmentGain:
             step = SLOPE_DB_PER_SECOND * len(wave) / SAMPLE_RATE
             # Before the first piece nothing was heard, so its gain starts where it belongs.
             gain = wanted if self.gain is None else min(self.gain + step, max(self.gain - step, wanted))
-        curve = np.linspace(gain if self.gain is None else self.gain, gain, len(wave), dtype=np.float32)
-        self.gain = gain
+        before, self.gain = gain if self.gain is None else self.gain, gain
+        if before == gain:
+            return limit_peaks(wave * np.float32(10 ** (gain / 20)))
+        curve = np.linspace(before, gain, len(wave), dtype=np.float32)
         return limit_peaks((wave * 10 ** (curve / 20)).astype(np.float32))
 
     def close(self) -> None:
