@@ -5,27 +5,23 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from cosyui.bench.likeness import Verdict, compare
-from cosyui.bench.make_checkpoint import make_checkpoint
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.engine import Engine
 from cosyui.engine.request import Cancelled, Event, Failed, Finished, Mode, PromptClip, Started, SynthesisRequest
-from tests.engine.conftest import finish, pcm, request_of
+from tests.engine.conftest import finish, near, pcm, request_of
 
 PLACES = 4
 TEXTS = ("Yes.", "No, not now.", "Come here, my friend.")
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    folder = tmp_path_factory.mktemp("checkpoint") / "steady"
-    make_checkpoint(folder, "tiny", seed=3, steady_pitch=True)
-    engine = Engine(EngineConfig(model=str(folder), device="cpu", threads=1, places=PLACES))
+def many(steady: Path) -> Iterator[Engine]:
+    engine = Engine(EngineConfig(model=str(steady), device="cpu", threads=1, places=PLACES))
     assert engine.facts.places == PLACES
     yield engine
     engine.close()
@@ -49,11 +45,6 @@ def by_request(events: list[Event]) -> dict[str, list[Event]]:
     for event in events:
         found[event.request_id].append(event)
     return found
-
-
-def near(found: np.ndarray, expected: np.ndarray) -> bool:
-    """The same sound, but for the last bits."""
-    return compare(found, expected)[0] in (Verdict.EQUAL, Verdict.CLOSE)
 
 
 def test_everybody_gets_what_they_would_get_alone(many: Engine, clip: PromptClip) -> None:
@@ -137,3 +128,11 @@ def test_a_batch_that_does_not_fit_is_halved_and_nobody_fails(
     for request in requests:
         assert isinstance(events[request.id][-1], Finished)
         assert near(pcm(events[request.id]), expected)
+
+
+def test_every_thread_works_on_the_gpu_of_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    for name in ("cpu", "cuda:1"):
+        Engine._enter(torch.device(name))
+    assert chosen == [torch.device("cuda:1")]

@@ -6,7 +6,6 @@ from cosyui.engine.request import AudioChunk, Failed, Finished, RequestStats, St
 from cosyui.errors import InputError
 from cosyui.host.stream import HandedOver, Stream
 from cosyui.host.supervision import Deaths, RestartPolicy
-from cosyui.host.worker import _make_current
 
 pytestmark = pytest.mark.anyio
 STATS = RequestStats(1.0, 0.5, 0.1, 25, 1)
@@ -91,16 +90,3 @@ def test_forgotten_deaths_do_not_count():
     deaths.forget()
     assert deaths.record(1) == 0.0
     assert deaths.record(2) is None
-
-
-@pytest.mark.parametrize(
-    ("device", "number"), [("cpu", None), ("cuda", None), ("cuda:0", 0), ("cuda:1", 1), ("cuda:7", None)]
-)
-def test_engine_works_on_the_gpu_it_is_given(monkeypatch, device, number):
-    """One that is not there is left to the engine, which says so."""
-    torch = pytest.importorskip("torch")
-    chosen = []
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    _make_current(device)
-    assert chosen == ([] if number is None else [number])
