@@ -190,7 +190,7 @@ class KernelSteps:
             self._step(bucket)
             llm_sampler.sample(
                 self.logits[:bucket], self.state, self.model.config, codes[1 + index], self.short, self.entry, stream,
-                pdl=tuning.pdl, warps=tuning.sampler_warps,
+                overlap=tuning.overlap, warps=tuning.sampler_warps,
             )  # fmt: skip
 
     def _tuning(self, bucket: int) -> Tuning:
@@ -202,27 +202,20 @@ class KernelSteps:
         from cosyui.model.kernels.llm_attention import attention
 
         model, state, tuning = self.model, self.state, self._tuning(bucket)
-        stream, q, eps, pdl = self.stream_rows.first(bucket), self.q[:bucket], model.eps, tuning.pdl
+        stream, q, eps, overlap = self.stream_rows.first(bucket), self.q[:bucket], model.eps, tuning.overlap
         mixed, product = self.mixed[:bucket], self.product[:bucket]
         after_down, after_out = self.parts
         layers = model.layers
         for index, layer in enumerate(layers):
             last = index + 1 == len(layers)
             keys, values = state.keys[index], state.values[index]
-            out, gate_up, following = (
-                (layer.out, layer.gate_up, None if last else layers[index + 1].qkv) if tuning.ahead else (None,) * 3
-            )
-            kernels.qkv(
-                stream, after_down, eps, layer.qkv, layer.bias, q, keys, values, tuning.qkv, pdl, ahead=out
-            )  # fmt: skip
+            kernels.qkv(stream, after_down, eps, layer.qkv, layer.bias, q, keys, values, tuning.qkv, overlap)
             attention(
-                q, keys, values, stream, mixed.view_as(q), self.scratch, pdl, tuning.attention_warps, tuning.programs,
-                tuning.attention_stages, ahead=gate_up,
+                q, keys, values, stream, mixed.view_as(q), self.scratch, overlap, tuning.attention_warps,
+                tuning.programs, tuning.attention_stages,
             )  # fmt: skip
-            kernels.project(mixed, layer.out, stream, layer.mlp_norm, 1.0, self.split, tuning.out, pdl)
-            kernels.gate(stream, after_out, eps, layer.gate_up, product, 1 / GATE_SCALE, tuning.gate, pdl)
+            kernels.project(mixed, layer.out, stream, layer.mlp_norm, 1.0, self.split, tuning.out, overlap)
+            kernels.gate(stream, after_out, eps, layer.gate_up, product, 1 / GATE_SCALE, tuning.gate, overlap)
             norm = model.norm if last else layers[index + 1].norm
-            kernels.project(
-                product, layer.down, stream, norm, GATE_SCALE, self.split, tuning.down, pdl, ahead=following
-            )  # fmt: skip
-        kernels.logits(stream, after_down, eps, model.head, self.logits[:bucket], tuning.logits, pdl)
+            kernels.project(product, layer.down, stream, norm, GATE_SCALE, self.split, tuning.down, overlap)
+        kernels.logits(stream, after_down, eps, model.head, self.logits[:bucket], tuning.logits, overlap)

@@ -9,7 +9,7 @@ next norm's weight and ``1 / STREAM_SCALE`` (a power of two, for float16), and t
 columns; who reads that multiplies its product by what the norm divides by. What the MLP's product stores is scaled by
 ``1 / GATE_SCALE``, so that float16 holds it where the plain product overflows; `project` undoes that in float32.
 
-``pdl``: see `cosyui.model.kernels.launch`. ``ahead``: weights to have in the L2 cache for a kernel that comes later.
+``overlap``: see `cosyui.model.kernels.launch`.
 """
 
 # Kernels are not Python functions: Triton types their arguments itself.
@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyui.model.kernels.launch import ahead_of, begin, fetch, fetch_rows, wait
+from cosyui.model.kernels.launch import fetch_rows, wait
 from cosyui.model.kernels.llm_products import (
     ROWS,
     norm_factor,
@@ -34,7 +34,7 @@ from cosyui.model.kernels.llm_products import (
     tile_rows,
     two_products,
 )
-from cosyui.model.kernels.llm_tuning import Shape, power_of_two
+from cosyui.model.kernels.llm_tuning import APART, Overlap, Shape, power_of_two
 from cosyui.model.llm_decode import STREAM_SCALE
 
 if TYPE_CHECKING:
@@ -43,44 +43,44 @@ if TYPE_CHECKING:
 
 @triton.jit(do_not_specialize=["bucket"])
 def _qkv_kernel(
-    h, squares, w, bias, at, turn, slot_of, q, keys, values, ahead, ahead_size, bucket, capacity, eps, scale,
+    h, squares, w, bias, at, turn, slot_of, q, keys, values, bucket, capacity, eps, scale,
     HIDDEN: tl.constexpr, PARTS: tl.constexpr, PARTS_P: tl.constexpr, ROOM: tl.constexpr, HEADS: tl.constexpr,
     KV: tl.constexpr, D: tl.constexpr, PAIRS: tl.constexpr, BK: tl.constexpr, TILES: tl.constexpr,
-    STAGES: tl.constexpr, PRECISION: tl.constexpr, AHEAD: tl.constexpr, PDL: tl.constexpr,
+    STAGES: tl.constexpr, PRECISION: tl.constexpr, FETCH: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Projection, bias and rotation of ``PAIRS`` pairs of one head; keys and values go to their slots."""
     half: tl.constexpr = D // 2
     per_head: tl.constexpr = half // PAIRS
-    begin(PDL)
     first = tl.program_id(0) * (ROWS * TILES)
     head = tl.program_id(1) // per_head
     i = tl.program_id(1) % per_head * PAIRS + tl.arange(0, PAIRS)
     low = head * D + i
-    if PDL:
+    if FETCH:
         fetch_rows(w, low, i >= 0, HIDDEN, 0, HIDDEN)
         fetch_rows(w, low + half, i >= 0, HIDDEN, 0, HIDDEN)
+    bias_low = tl.load(bias + low).to(tl.float32)[None, :]
+    bias_high = tl.load(bias + low + half).to(tl.float32)[None, :]
     wait(PDL)
     part = stream_squares(squares, first, bucket, TILES, PARTS, PARTS_P, ROOM)
+    slots, positions, cos, sin = (), (), (), ()
+    for t in tl.static_range(TILES):  # before the products: all of this is on its way together
+        m = tile_rows(first, t)
+        turns = (m < bucket)[:, None] & (head < HEADS + KV)
+        slots = slots + (tl.load(slot_of + m, mask=m < bucket, other=0).to(tl.int64),)
+        positions = positions + (tl.load(at + m, mask=m < bucket, other=0),)
+        cos = cos + (tl.load(turn + m[:, None] * D + i[None, :], mask=turns, other=1.0),)
+        sin = sin + (tl.load(turn + m[:, None] * D + half + i[None, :], mask=turns, other=0.0),)
     left, right = two_products(
         h, w, first, low, low + half, i >= 0, bucket, HIDDEN, BK, TILES, STAGES, PRECISION
     )  # fmt: skip
-    if AHEAD:
-        fetch(ahead, ahead_size)
-    bias_low = tl.load(bias + low).to(tl.float32)[None, :]
-    bias_high = tl.load(bias + low + half).to(tl.float32)[None, :]
     for t in tl.static_range(TILES):
         m = tile_rows(first, t)
         live = (m < bucket)[:, None]
-        slot = tl.load(slot_of + m, mask=m < bucket, other=0).to(tl.int64)
-        position = tl.load(at + m, mask=m < bucket, other=0)
-        turns = live & (head < HEADS + KV)
-        c = tl.load(turn + m[:, None] * D + i[None, :], mask=turns, other=1.0)
-        s = tl.load(turn + m[:, None] * D + half + i[None, :], mask=turns, other=0.0)
         factor = norm_factor(part[t], eps, scale, HIDDEN)
         one = left[t] * factor + bias_low
         two = right[t] * factor + bias_high
-        turned = one * c - two * s
-        two = two * c + one * s
+        turned = one * cos[t] - two * sin[t]
+        two = two * cos[t] + one * sin[t]
         out = q + m[:, None] * (HEADS * D) + low[None, :]
         tl.store(out, turned.to(q.dtype.element_ty), mask=live & (head < HEADS))
         tl.store(out + half, two.to(q.dtype.element_ty), mask=live & (head < HEADS))
@@ -90,7 +90,7 @@ def _qkv_kernel(
             if head >= HEADS + KV:
                 kept = values
                 group = head - HEADS - KV
-            out = kept + ((slot * KV + group) * capacity + position)[:, None] * D + i[None, :]
+            out = kept + ((slots[t] * KV + group) * capacity + positions[t])[:, None] * D + i[None, :]
             tl.store(out, turned.to(keys.dtype.element_ty), mask=live)
             tl.store(out + half, two.to(keys.dtype.element_ty), mask=live)
 
@@ -106,29 +106,26 @@ def _write_stream(x, h, squares, norm, value, m, n, both, live, column, scale, N
 
 @triton.jit(do_not_specialize=["bucket"])
 def _project_kernel(
-    a, w, x, h, squares, norm, partial, counter, ahead, ahead_size, bucket, scale, stream_scale,
+    a, w, x, h, squares, norm, partial, counter, bucket, scale, stream_scale,
     K: tl.constexpr, SPAN: tl.constexpr, SPLITS: tl.constexpr, N: tl.constexpr, ROOM: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, AHEAD: tl.constexpr,
+    BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, FETCH: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
     """x += scale * (a @ w.T) for ``BN`` columns over ``SPAN``; the last of ``SPLITS`` to finish adds them, in order."""
-    begin(PDL)
     first, column, split = tl.program_id(0) * (ROWS * TILES), tl.program_id(1), tl.program_id(2)
     n = column * BN + tl.arange(0, BN)
     valid = n < N
-    if PDL:
+    if FETCH:
         fetch_rows(w, n, valid, K, split * SPAN, SPAN)
     weight = tl.load(norm + n, mask=valid, other=0.0).to(tl.float32)
-    wait(PDL)
     if SPLITS == 1:
         before = ()
         for t in tl.static_range(TILES):
             m = tile_rows(first, t)
             both = (m < bucket)[:, None] & valid[None, :]
             before = before + (tl.load(x + m[:, None] * N + n[None, :], mask=both, other=0.0),)
+    wait(PDL)
     acc = product(a, w, first, n, valid, bucket, split * SPAN, SPAN, K, BK, TILES, STAGES, PRECISION)
-    if AHEAD:
-        fetch(ahead, ahead_size)
     if SPLITS == 1:
         for t in tl.static_range(TILES):
             m = tile_rows(first, t)
@@ -165,15 +162,14 @@ def _gate_kernel(
     h, squares, w, out, bucket, eps, stream_scale, scale,
     HIDDEN: tl.constexpr, PARTS: tl.constexpr, PARTS_P: tl.constexpr, ROOM: tl.constexpr, MLP: tl.constexpr,
     COLUMNS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr,
-    PRECISION: tl.constexpr, PDL: tl.constexpr,
+    PRECISION: tl.constexpr, FETCH: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Gate and up projection, scale * silu(gate) * up for ``COLUMNS`` columns."""
-    begin(PDL)
     first = tl.program_id(0) * (ROWS * TILES)
     i = tl.arange(0, BN)
     n = tl.program_id(1) * COLUMNS + i
     valid = (i < COLUMNS) & (n < MLP)
-    if PDL:
+    if FETCH:
         fetch_rows(w, n, valid, HIDDEN, 0, HIDDEN)
         fetch_rows(w, n + MLP, valid, HIDDEN, 0, HIDDEN)
     wait(PDL)
@@ -193,15 +189,14 @@ def _logits_kernel(
     h, squares, w, out, bucket, eps, scale,
     HIDDEN: tl.constexpr, PARTS: tl.constexpr, PARTS_P: tl.constexpr, ROOM: tl.constexpr, N: tl.constexpr,
     COLUMNS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr,
-    PRECISION: tl.constexpr, PDL: tl.constexpr,
+    PRECISION: tl.constexpr, FETCH: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Logits of ``COLUMNS`` ids, float32."""
-    begin(PDL)
     first = tl.program_id(0) * (ROWS * TILES)
     i = tl.arange(0, BN)
     n = tl.program_id(1) * COLUMNS + i
     valid = (i < COLUMNS) & (n < N)
-    if PDL:
+    if FETCH:
         fetch_rows(w, n, valid, HIDDEN, 0, HIDDEN)
     wait(PDL)
     part = stream_squares(squares, first, bucket, TILES, PARTS, PARTS_P, ROOM)
@@ -215,7 +210,7 @@ def _logits_kernel(
 
 def qkv(
     stream: StepRows, parts: int, eps: float, weight: Tensor, bias: Tensor, q: Tensor, keys: Tensor, values: Tensor,
-    shape: Shape, pdl: bool = False, ahead: Tensor | None = None,
+    shape: Shape, overlap: Overlap = APART,
 ) -> None:  # fmt: skip
     """``q`` (R, heads, D) of the normed stream; keys and values into ``keys``/``values`` (slots, kv, cap, D).
 
@@ -225,14 +220,13 @@ def qkv(
     (bucket, hidden), (heads, dim) = stream.h.shape, q.shape[1:]
     _, kv, capacity, _ = keys.shape
     pairs = min(shape.columns // 2, dim // 2)
-    how = options(shape, weight, bucket, 2 * pairs, pdl)
+    how = options(shape, weight, bucket, 2 * pairs, overlap)
     grid = (shape.programs(bucket), (heads + 2 * kv) * (dim // 2 // pairs))
-    further, size, there = ahead_of(ahead, weight)
     _qkv_kernel[grid](
-        stream.h, stream.squares, weight, bias, stream.at, stream.turn, stream.slot, q, keys, values, further, size,
-        bucket, capacity, eps, STREAM_SCALE,
+        stream.h, stream.squares, weight, bias, stream.at, stream.turn, stream.slot, q, keys, values, bucket,
+        capacity, eps, STREAM_SCALE,
         HIDDEN=hidden, PARTS=parts, PARTS_P=power_of_two(parts), ROOM=stream.squares.shape[1], HEADS=heads,
-        KV=kv, D=dim, PAIRS=pairs, AHEAD=there, **how,
+        KV=kv, D=dim, PAIRS=pairs, **how,
     )  # fmt: skip
 
 
@@ -245,30 +239,29 @@ class SplitScratch(NamedTuple):
 
 def project(
     a: Tensor, weight: Tensor, stream: StepRows, norm: Tensor, scale: float, scratch: SplitScratch, shape: Shape,
-    pdl: bool = False, ahead: Tensor | None = None,
+    overlap: Overlap = APART,
 ) -> None:  # fmt: skip
     """``stream`` (R, N) += ``scale`` * ``a`` (R, K) @ ``weight`` (N, K) transposed; ``norm``: the one that is next."""
     (bucket, inner), size = a.shape, stream.x.shape[1]
     columns = shape.columns
-    how = options(shape, weight, bucket, columns, pdl)
+    how = options(shape, weight, bucket, columns, overlap)
     grid = (shape.programs(bucket), triton.cdiv(size, columns), shape.splits)
-    further, bytes_ahead, there = ahead_of(ahead, weight)
     _project_kernel[grid](
-        a, weight, stream.x, stream.h, stream.squares, norm, scratch.partial, scratch.counter, further, bytes_ahead,
-        bucket, scale, 1 / STREAM_SCALE,
+        a, weight, stream.x, stream.h, stream.squares, norm, scratch.partial, scratch.counter, bucket,
+        scale, 1 / STREAM_SCALE,
         K=inner, SPAN=shape.span(weight), SPLITS=shape.splits, N=size, ROOM=stream.squares.shape[1], BN=columns,
-        AHEAD=there, **how,
+        **how,
     )  # fmt: skip
 
 
 def gate(
     stream: StepRows, parts: int, eps: float, weight: Tensor, out: Tensor, scale: float, shape: Shape,
-    pdl: bool = False,
+    overlap: Overlap = APART,
 ) -> None:  # fmt: skip
     """``out`` (R, mlp) = ``scale`` * silu(gate) * up of the normed stream (R, hidden); ``weight`` (2 mlp, hidden)."""
     (bucket, hidden), mlp = stream.h.shape, out.shape[1]
     block = max(8, power_of_two(shape.columns))
-    how = options(shape, weight, bucket, 2 * block, pdl)
+    how = options(shape, weight, bucket, 2 * block, overlap)
     grid = (shape.programs(bucket), triton.cdiv(mlp, shape.columns))
     _gate_kernel[grid](
         stream.h, stream.squares, weight, out, bucket, eps, STREAM_SCALE, scale,
@@ -278,12 +271,12 @@ def gate(
 
 
 def logits(
-    stream: StepRows, parts: int, eps: float, weight: Tensor, out: Tensor, shape: Shape, pdl: bool = False
+    stream: StepRows, parts: int, eps: float, weight: Tensor, out: Tensor, shape: Shape, overlap: Overlap = APART
 ) -> None:
     """``out`` (R, vocabulary) float32: the normed stream (R, hidden) @ ``weight`` (vocabulary, hidden) transposed."""
     (bucket, hidden), size = stream.h.shape, out.shape[1]
     block = max(8, power_of_two(shape.columns))
-    how = options(shape, weight, bucket, block, pdl)
+    how = options(shape, weight, bucket, block, overlap)
     grid = (shape.programs(bucket), triton.cdiv(size, shape.columns))
     _logits_kernel[grid](
         stream.h, stream.squares, weight, out, bucket, eps, STREAM_SCALE,

@@ -19,7 +19,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyui.model.kernels.launch import ahead_of, begin, fetch, fetch_span, precision, wait
+from cosyui.model.kernels.launch import fetch, hold, precision, wait
+from cosyui.model.kernels.llm_tuning import APART, Overlap
 
 if TYPE_CHECKING:
     from cosyui.model.llm_decode import StepRows
@@ -27,24 +28,22 @@ if TYPE_CHECKING:
 
 @triton.jit
 def _attention_kernel(
-    q, keys, values, slot_of, at, out, part, part_max, part_sum, counter, ahead, ahead_size, capacity, scale,
+    q, keys, values, slot_of, at, out, part, part_max, part_sum, counter, capacity, scale,
     HEADS: tl.constexpr, KV: tl.constexpr, D: tl.constexpr, GROUP: tl.constexpr, GROUP_P: tl.constexpr,
     SPLIT: tl.constexpr, SPLITS: tl.constexpr, TOGETHER: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr,
-    AHEAD: tl.constexpr, PDL: tl.constexpr,
+    HOLD: tl.constexpr, FETCH: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One row's heads of one key head over every so many-th split; the last program to finish adds all up, in order."""
-    begin(PDL)
     r, group, first, programs = tl.program_id(0), tl.program_id(1), tl.program_id(2), tl.num_programs(2)
     slot = tl.load(slot_of + r).to(tl.int64)
     base = (slot * KV + group) * capacity * D
-    if PDL:
-        # Where the row stands may be about to change; then the wrong part is fetched.
-        old = tl.minimum(tl.maximum(tl.load(at + r) - first * SPLIT, 0), SPLIT) * D
-        fetch_span(keys + base + first * SPLIT * D, old)
-        fetch_span(values + base + first * SPLIT * D, old)
-    wait(PDL)
     length = tl.load(at + r) + 1
     used = tl.cdiv(length, SPLIT)
+    if FETCH:
+        old = first * SPLIT + tl.arange(0, SPLIT)
+        fetch(keys + base + old * D, old < length)
+        fetch(values + base + old * D, old < length)
+    wait(PDL)
     g, d = tl.arange(0, 16), tl.arange(0, D)
     mine = (g < GROUP)[:, None]
     head = r * HEADS + group * GROUP + g
@@ -56,10 +55,8 @@ def _attention_kernel(
             kept = base + p[:, None] * D + d[None, :]
             k = tl.load(keys + kept, mask=there[:, None], other=0.0)
             v = tl.load(values + kept, mask=there[:, None], other=0.0)
-            if AHEAD:  # noqa: SIM102 (the compiler decides)
-                if split == first:
-                    fetch(ahead, ahead_size)
-            score = tl.where(there[None, :], tl.dot(query, k.T, input_precision=PRECISION) * scale, float("-inf"))
+            own, k, v = hold(query, HOLD), hold(k, HOLD), hold(v, HOLD)
+            score = tl.where(there[None, :], tl.dot(own, k.T, input_precision=PRECISION) * scale, float("-inf"))
             top = tl.max(score, 1)
             weight = tl.exp(score - top[:, None])
             total = tl.sum(weight, 1)
@@ -102,8 +99,6 @@ def _attention_kernel(
                 place = (r * HEADS + group * GROUP + e)[:, None] * D + d[None, :]
                 result = sum_mixed / whole[:, None]
                 tl.store(out + place, result.to(out.dtype.element_ty), mask=(e < GROUP)[:, None])
-    elif AHEAD:
-        fetch(ahead, ahead_size)
 
 
 class AttentionScratch:
@@ -123,8 +118,7 @@ class AttentionScratch:
 
 def attention(
     q: Tensor, keys: Tensor, values: Tensor, stream: StepRows, out: Tensor, scratch: AttentionScratch,
-    pdl: bool = False, warps: int = 4, programs: int = 8, stages: int = 1,
-    ahead: Tensor | None = None,
+    overlap: Overlap = APART, warps: int = 4, programs: int = 8, stages: int = 1,
 ) -> None:  # fmt: skip
     """``out`` (R, heads, D): each row's heads over positions 0 to ``stream.at`` (included) of its slot.
 
@@ -132,11 +126,10 @@ def attention(
     """
     rows, heads, dim = q.shape
     kv, capacity = keys.shape[1], keys.shape[2]
-    further, size, there = ahead_of(ahead, keys)
     _attention_kernel[(rows, kv, min(programs, scratch.splits))](
         q, keys, values, stream.slot, stream.at, out, scratch.part, scratch.part_max, scratch.part_sum,
-        scratch.counter, further, size, capacity, dim**-0.5,
+        scratch.counter, capacity, dim**-0.5,
         HEADS=heads, KV=kv, D=dim, GROUP=heads // kv, GROUP_P=scratch.group, SPLIT=scratch.split,
-        SPLITS=scratch.splits, TOGETHER=8, STAGES=stages, PRECISION=precision(q.device), AHEAD=there,
-        PDL=pdl, num_warps=warps, launch_pdl=pdl,
+        SPLITS=scratch.splits, TOGETHER=8, STAGES=stages, PRECISION=precision(q.device),
+        HOLD=q.is_cuda, FETCH=overlap.fetch, PDL=overlap.pdl, num_warps=warps, launch_pdl=overlap.pdl,
     )  # fmt: skip

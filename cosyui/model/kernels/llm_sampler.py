@@ -18,7 +18,8 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyui.model.config import LLMConfig, SamplingConfig
-from cosyui.model.kernels.launch import begin, wait
+from cosyui.model.kernels.launch import wait
+from cosyui.model.kernels.llm_tuning import APART, Overlap
 from cosyui.model.llm_decode import STREAM_SCALE
 
 if TYPE_CHECKING:
@@ -144,39 +145,41 @@ def _sample_kernel(
     REPEATS: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_P: tl.constexpr, HALF: tl.constexpr, HALF_P: tl.constexpr,
     ROOM: tl.constexpr, ROOM_P: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    begin(PDL)
-    wait(PDL)
     r = tl.program_id(0)
     slot = tl.load(slot_of + r).to(tl.int64)
     place = codes + tl.where(by_slot != 0, slot, r)
     now = tl.load(token + slot)
     stands = tl.load(position + slot)
-    if tl.load(active + slot) == 0:
+    runs = tl.load(active + slot)
+    done = tl.load(count + slot)
+    fence = tl.where(done < tl.load(minimum + slot), SOS, V)
+    last = done + 1 >= tl.load(maximum + slot)
+    own = uniforms + (slot * capacity + tl.minimum(done, capacity - 1)) * 2
+    one, two = tl.load(own), tl.load(own + 1)
+    w = tl.arange(0, WINDOW_P)
+    past = tl.load(history + slot * WINDOW + w, mask=w < WINDOW, other=-1)
+    wait(PDL)
+    if runs == 0:
         tl.store(place, -1)
     else:
-        done = tl.load(count + slot)
         v = tl.arange(0, BV)
         z = tl.load(logits + r * V + v, mask=v < V, other=0.0)
         bad = tl.max(tl.where(z - z == 0.0, 0, 1), 0)
-        fence = tl.where(done < tl.load(minimum + slot), SOS, V)
         z = tl.where(v < fence, z, float("-inf"))
         e = tl.exp(z - tl.max(z, 0))
         p = e / tl.sum(e, 0)
         lane = tl.arange(0, LANES)
-        own = uniforms + (slot * capacity + done) * 2
         picked = 0
         if bad == 0:
             ids, weight = _largest(p, v, lane, short, r, TOP_P, TOP_K, BV, GROUPS, SHORT)
-            chosen = _drawn(weight.to(tl.float64), LANES, tl.load(own), lane)
+            chosen = _drawn(weight.to(tl.float64), LANES, one, lane)
             picked = tl.sum(tl.where(lane == chosen, ids, 0), 0)
-        w = tl.arange(0, WINDOW_P)
-        past = tl.load(history + slot * WINDOW + w, mask=w < WINDOW, other=-1)
         if tl.sum((past == picked).to(tl.int32), 0) >= REPEATS:
             rest = tl.where(v == picked, 0.0, p.to(tl.float64))
-            picked = _drawn(rest, V, tl.load(own + 1), v)
+            picked = _drawn(rest, V, two, v)
         go = (bad == 0) & (picked < SOS)
         tl.store(place, tl.where(bad != 0, -2, tl.where(picked >= SOS, -3, picked)))
-        tl.store(active + slot, (go & (done + 1 < tl.load(maximum + slot))).to(tl.int32))
+        tl.store(active + slot, (go & (last == 0)).to(tl.int32))
         if go:
             now = picked
             stands += 1
@@ -222,7 +225,7 @@ def embed(state: SlotState, codes: Tensor, entry: Entry, stream: StepRows) -> No
 
 def sample(
     logits: Tensor, state: SlotState, config: LLMConfig, codes: Tensor, short: Tensor, entry: Entry, stream: StepRows,
-    *, by_slot: bool = False, pdl: bool = False, warps: int = 8,
+    *, by_slot: bool = False, overlap: Overlap = APART, warps: int = 8,
 ) -> None:  # fmt: skip
     """Draw a token for each row of ``logits`` (R, V) float32, move its slot's state on and enter the next step.
 
@@ -239,7 +242,8 @@ def sample(
         TOP_K=min(rule.top_k, size), LANES=triton.next_power_of_2(min(rule.top_k, size)),
         GROUPS=min(GROUPS, padded // 2), SHORT=SHORT,
         WINDOW=state.history.shape[1], WINDOW_P=triton.next_power_of_2(state.history.shape[1]),
-        REPEATS=repeats_needed(rule), PDL=pdl, num_warps=warps, launch_pdl=pdl,
+        REPEATS=repeats_needed(rule), PDL=overlap.pdl, num_warps=warps,
+        launch_pdl=overlap.pdl,
         **_sizes(entry, stream),
     )  # fmt: skip
 

@@ -49,6 +49,16 @@ class Shape(NamedTuple):
         return -(-inner // (self.splits * block)) * block
 
 
+class Overlap(NamedTuple):
+    """See `cosyui.model.kernels.launch`."""
+
+    pdl: bool = False
+    fetch: bool = False
+
+
+APART = Overlap()
+
+
 class Tuning(NamedTuple):
     """``split``: positions that one part of attention takes, which ``programs`` share.
 
@@ -56,8 +66,7 @@ class Tuning(NamedTuple):
     ``warps``, ``columns`` of ``out`` and ``down``, ``splits`` and ``inner`` of ``down``.
     """
 
-    pdl: bool = False
-    ahead: bool = False
+    overlap: Overlap = APART
     split: int = 64
     programs: int = 8
     attention_warps: int = 2
