@@ -130,12 +130,15 @@ class FlowRunner:
         span = self._span(piece)
         return max(0, span.stop - span.start)
 
-    def warm(self, frames: int) -> None:
-        """Makes ready for packs of ``frames`` frames, so that the first of them need not; without a GPU nothing."""
+    def warm(self, frames: int, *, pages: bool = True) -> None:
+        """Makes ready for packs of ``frames`` frames, so that the first of them need not; without a GPU nothing.
+
+        ``pages``: also for streams that are kept; a runner of whole segments only can do without.
+        """
         if self.static is not None:
             if self._done is not None:
                 torch.cuda.current_stream(self.packed.device).wait_event(self._done)
-            self.static.warm(frames)
+            self.static.warm(frames, pages=pages)
 
     @torch.inference_mode()
     def run(self, pieces: Sequence[FlowPiece]) -> list[Tensor]:

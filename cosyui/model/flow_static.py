@@ -27,17 +27,19 @@ _FLOAT32_TILE = 32
 
 @dataclass(frozen=True)
 class Tuning:
-    """Launch parameters in half precision. ``small``: up to this many frames tiles have 64 rows, from there on 128;
-    ``unroll``: Euler steps in one graph. Float32 has tiles of `_FLOAT32_TILE`, whose products fit in registers."""
+    """Launch parameters in half precision. ``small``: up to this many frames tiles have 64 rows, from there on 128, and
+    ``warps`` and ``conv_warps`` are for tiles of 64 and of 128; ``unroll``: Euler steps in one graph of up to
+    ``unroll_up_to`` frames. Float32 has tiles of `_FLOAT32_TILE`, whose products fit in registers."""
 
-    small: int = 640
+    small: int = 4096
     block_n: int = 64
     warps: tuple[int, int] = (4, 8)
     stages: int = 3
-    conv_warps: int = 4
+    conv_warps: tuple[int, int] = (4, 8)
     conv_stages: int = 3
     norm_warps: int = 4
-    unroll: int = 1
+    unroll: int = 5
+    unroll_up_to: int = 512
 
 
 @dataclass
@@ -49,6 +51,7 @@ class Buffers:
     known: Tensor
     speakers: Tensor
     step: Tensor
+    constants: Tensor
     x: Tensor
     x_small: Tensor
     still: Tensor
@@ -81,7 +84,7 @@ class StaticFlow:
         self.buffers = self._allocate(self.largest)
         self.dts = torch.tensor(packed.dts, device=packed.device)
         self.conv_weights = [_conv_weight(conv) for conv in packed.convs]
-        self._graphs: dict[int, _Graphs] = {}
+        self._graphs: dict[tuple[int, bool], _Graphs] = {}
         self._pool: Any = None
         self._aside: torch.cuda.Stream | None = None
 
@@ -104,29 +107,31 @@ class StaticFlow:
         meta = torch.from_numpy(fill_meta(size, lay_out(parts, packed.config), parts))
         if packed.device.type == "cuda":
             meta = meta.pin_memory()
-        graphs = self._captured(size) if self.graphs else None
+        paged = self.store is not None and any(part.pages or part.keep for part in parts)
+        graphs = self._captured(size, paged=paged) if self.graphs else None
         buffers.meta[: size.ints].copy_(meta, non_blocking=True)
         packed.known_mel(parts, buffers.zeros[: size.frames], out=buffers.known[: size.frames])
         torch.stack([part.speaker for part in parts], out=buffers.speakers[: len(parts)])
         if graphs is None:
             self._start(size)
             for _ in packed.dts:
-                self._step(size)
+                self._step(size, paged=paged)
         else:
             graphs.start.replay()
-            for _ in range(len(packed.dts) // self._unroll):
+            for _ in range(len(packed.dts) // self._unroll(size)):
                 graphs.steps.replay()
         return buffers.x[:rows]
 
-    def warm(self, frames: int) -> None:
-        """Captures the graph for packs of ``frames`` frames now."""
-        if self.graphs:
-            self._captured(self.size_of(frames, 1))
+    def warm(self, frames: int, *, pages: bool = True) -> None:
+        """Captures the graphs for packs of ``frames`` frames now; with ``pages`` also those for kept streams."""
+        if not self.graphs:
+            return
+        for paged in (False, True) if pages and self.store is not None else (False,):
+            self._captured(self.size_of(frames, 1), paged=paged)
 
-    @property
-    def _unroll(self) -> int:
-        steps = len(self.packed.dts)
-        return self.tuning.unroll if steps % self.tuning.unroll == 0 else 1
+    def _unroll(self, size: Size) -> int:
+        unroll = self.tuning.unroll if size.frames <= self.tuning.unroll_up_to else 1
+        return unroll if len(self.packed.dts) % unroll == 0 else 1
 
     @staticmethod
     def nbytes(config: FlowConfig, dtype: torch.dtype, max_frames: int) -> int:
@@ -153,6 +158,7 @@ class StaticFlow:
             known=new(n, config.mel_dim),
             speakers=new(size.pieces, config.mel_dim),
             step=new(1, dtype=torch.int32),
+            constants=new(*packed.table.shape[1:], dtype=torch.float32),
             x=new(n, config.mel_dim, dtype=torch.float32),
             x_small=new(n, config.mel_dim),
             still=new(n, config.dim),
@@ -163,11 +169,13 @@ class StaticFlow:
             velocity=new(2 * n, config.mel_dim),
         )
 
-    def _captured(self, size: Size) -> _Graphs:
-        found = self._graphs.get(size.frames)
+    def _captured(self, size: Size, *, paged: bool) -> _Graphs:
+        """The graphs of a size: kernels that know of pages take half as long again, so that some do without."""
+        found = self._graphs.get((size.frames, paged))
         if found is not None:
             return found
-        # A first run outside of the graph: kernels are compiled and libraries set up. It must not keep anything.
+        # A first run outside of the graph: kernels are compiled and libraries set up. It must not keep anything. All
+        # layers are alike, so that two of them will do.
         stream = torch.cuda.current_stream(self.packed.device)
         # Always on the same stream: libraries keep a workspace for each, and the graphs use this one's.
         if self._aside is None:
@@ -180,20 +188,22 @@ class StaticFlow:
             idle.keep.fill_(-1)
             idle.tokens.fill_(-1)
             self._start(size)
-            self._step(size)
+            self._step(size, paged=paged, layers=2)
             if self._pool is None:
                 self._pool = torch.cuda.graph_pool_handle()
-            start, steps = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-            start.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            self._start(size)
-            start.capture_end()
+            twin = self._graphs.get((size.frames, not paged))
+            start, steps = twin.start if twin else torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+            if twin is None:
+                start.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                self._start(size)
+                start.capture_end()
             steps.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            for _ in range(self._unroll):
-                self._step(size)
+            for _ in range(self._unroll(size)):
+                self._step(size, paged=paged)
             steps.capture_end()
         stream.wait_stream(aside)
-        self._graphs[size.frames] = _Graphs(start, steps)
-        return self._graphs[size.frames]
+        self._graphs[size.frames, paged] = _Graphs(start, steps)
+        return self._graphs[size.frames, paged]
 
     def _start(self, size: Size) -> None:
         """What is the same in every step, and the noise."""
@@ -204,17 +214,18 @@ class StaticFlow:
         buffers.x_small[: size.frames] = buffers.x[: size.frames]
         buffers.step.zero_()
 
-    def _step(self, size: Size) -> None:
-        """One Euler step; which one the buffer ``step`` says."""
+    def _step(self, size: Size, *, paged: bool, layers: int | None = None) -> None:
+        """One Euler step; which one the buffer ``step`` says. ``layers``: only the first of them."""
         packed, buffers, config, meta = (
             self.packed,
             self.buffers,
             self.packed.config,
             Meta.views(self.buffers.meta, size),
         )
-        tuning, table, step, store = self.tuning, packed.table, buffers.step, self.store
+        tuning, constants, step = self.tuning, buffers.constants, buffers.step
         block_n = min(tuning.block_n, _FLOAT32_TILE) if packed.dtype == torch.float32 else tuning.block_n
-        kv, tails = (None, None) if store is None else store
+        kv, tails = self.store if self.store is not None and paged else (None, None)
+        large = size.block_m > 64
         rows, inner, page = 2 * size.frames, config.heads * config.dim_head, config.chunk_frames
         h, added = buffers.h[:rows], buffers.added[:rows]
         qkv = buffers.wide[: rows * 3 * inner].view(rows, -1)
@@ -223,6 +234,7 @@ class StaticFlow:
         mixed = buffers.narrow[: rows * inner].view(rows, -1)
         x, x_small = buffers.x[: size.frames], buffers.x_small[: size.frames]
 
+        torch.index_select(packed.table, 0, step, out=constants[None])
         y = torch.mm(x_small, packed.x_proj.t(), out=added[: size.frames])
         kernels.enter(y, buffers.still, packed.proj_bias, h, normed, meta.keep, tails, step, page)
         source, target = normed, added
@@ -230,27 +242,27 @@ class StaticFlow:
             assert conv.bias is not None
             kernels.convolve(
                 source, weight, conv.bias, target, meta.tiles, meta.keep, tails, step, page, first=target is added,
-                block_m=size.block_m, num_warps=tuning.conv_warps, num_stages=tuning.conv_stages,
+                block_m=size.block_m, num_warps=tuning.conv_warps[large], num_stages=tuning.conv_stages,
             )  # fmt: skip
             source, target = added, h
-        for layer, weights in enumerate(packed.blocks):
+        for layer, weights in enumerate(packed.blocks[:layers]):
             base = 6 * layer
             # The gate is the feed-forward's of the block before.
-            kernels.normalise(h, added if layer else None, normed, table, step, base - 1, base, base + 1, NORM_EPS,
+            kernels.normalise(h, added if layer else None, normed, constants, base - 1, base, base + 1, NORM_EPS,
                               num_warps=tuning.norm_warps)  # fmt: skip
             torch.addmm(weights.qkv_bias, normed, weights.qkv.t(), out=qkv)
             kernels.turn(qkv, packed.cos, packed.sin, meta.position, meta.keep, kv, step, layer, page)
             kernels.attend(
                 qkv, mixed, kv, meta.tiles, meta.pages, step, layer, config.dim_head, page, block_m=size.block_m,
-                block_n=block_n, num_warps=tuning.warps[size.block_m > 64], num_stages=tuning.stages,
+                block_n=block_n, num_warps=tuning.warps[large], num_stages=tuning.stages,
             )  # fmt: skip
             torch.addmm(weights.out_bias, mixed, weights.out.t(), alpha=SHRINK, out=added)
-            kernels.normalise(h, added, normed, table, step, base + 2, base + 3, base + 4, NORM_EPS,
+            kernels.normalise(h, added, normed, constants, base + 2, base + 3, base + 4, NORM_EPS,
                               num_warps=tuning.norm_warps)  # fmt: skip
             _gelu_linear(normed, weights.up, weights.up_bias, hidden)
             torch.addmm(weights.down_bias, hidden, weights.down.t(), alpha=SHRINK, out=added)
         last = 6 * len(packed.blocks)
-        kernels.normalise(h, added, normed, table, step, last - 1, last + 1, last, NORM_EPS,
+        kernels.normalise(h, added, normed, constants, last - 1, last + 1, last, NORM_EPS,
                           num_warps=tuning.norm_warps)  # fmt: skip
         out = packed.proj_out
         velocity = torch.addmm(out.bias, normed, out.weight.t(), out=buffers.velocity[:rows])

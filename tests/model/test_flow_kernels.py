@@ -50,7 +50,7 @@ def test_normalise(dim: int, add: bool) -> None:
     expected = h + table[1, 2] * y if add else h.clone()
     norm = F.layer_norm(expected, (dim,), eps=1e-6) * table[1, 4] + table[1, 3]
     out = torch.empty_like(h)
-    kernels.normalise(h, y if add else None, out, table, step_of(1), 2, 3, 4, 1e-6)
+    kernels.normalise(h, y if add else None, out, table[1], 2, 3, 4, 1e-6)
     torch.testing.assert_close(h, expected, atol=TOLERANCE, rtol=0)
     torch.testing.assert_close(out, norm, atol=TOLERANCE, rtol=0)
 
@@ -120,9 +120,9 @@ def test_turn_and_keep() -> None:
     torch.testing.assert_close(kv, before, atol=TOLERANCE, rtol=0)
 
 
-@pytest.mark.parametrize("block_m", [16, 64])
-def test_attend(block_m: int) -> None:
-    """A whole piece, a stream from its start, and a stream behind kept pages."""
+@pytest.mark.parametrize(("block_m", "block_n"), [(16, 32), (64, 32), (64, 64)])
+def test_attend(block_m: int, block_n: int) -> None:
+    """A whole piece, a stream from its start, and one behind kept pages, larger and smaller than a block of keys."""
     config = replace(TINY.flow, chunk_frames=PAGE, dim_head=16, heads=2, depth=2, steps=2)
     inner = 32
     known, speaker, none = torch.zeros(0, 80), torch.zeros(80), np.zeros(1, dtype=np.int64)
@@ -137,7 +137,7 @@ def test_attend(block_m: int) -> None:
     meta = torch.from_numpy(fill_meta(size, lay_out(parts, config), parts)).to(DEVICE)[4 * rows + 64 :]
     tiles, pages = meta[: 8 * 16], meta[8 * 16 :]
     qkv, out = random(2 * rows, 3 * inner, seed=5), torch.full((2 * rows, inner), torch.nan, device=DEVICE)
-    kernels.attend(qkv, out, store.kv, tiles, pages, step_of(1), 1, 16, PAGE, block_m=block_m, block_n=32)
+    kernels.attend(qkv, out, store.kv, tiles, pages, step_of(1), 1, 16, PAGE, block_m=block_m, block_n=block_n)
     start = 0
     for part in parts:
         for half in range(2):
@@ -155,7 +155,7 @@ def test_attend(block_m: int) -> None:
 
 
 def test_one_step_of_the_whole_solver() -> None:
-    """A whole segment beside a stream that goes on from kept pages, twice, against the plain operations."""
+    """A stream that is kept, a whole segment beside what goes on from there, one alone: as the plain operations."""
     config = replace(TINY.flow, dim=32, heads=2, depth=1, steps=1, chunk_frames=PAGE)
     torch.manual_seed(1)
     flow = Flow(config).requires_grad_(False).to(DEVICE).eval()
@@ -172,6 +172,7 @@ def test_one_step_of_the_whole_solver() -> None:
             Part(tokens[:9], 0, 0, 18, 0, (), (), random(6, 80), speaker),
             Part(tokens[18:33], 18, PAGE, 30, PAGE, (1,), (), random(0, 80), speaker),
         ],
+        [Part(tokens[:9], 0, 0, 18, 0, (), (), random(6, 80), speaker)],
     ]
     for parts in packs:
         torch.testing.assert_close(static.solve(parts), packed.solve(parts, stores[1]), atol=1e-4, rtol=0)

@@ -7,7 +7,7 @@ A batch has ``rows`` frames with condition and as many without; a matrix of fram
 Source: attention after FlashAttention (Dao et al., arXiv:2205.14135): softmax over blocks of keys with a
 running maximum.
 """
-# ruff: noqa: ANN001, ANN202, N803, N806, SIM102
+# ruff: noqa: ANN001, ANN202, N803, N806
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, misc"
 
 from __future__ import annotations
@@ -45,6 +45,17 @@ def _enter(y, still, bias, h, x, keep, tails, step, rows, page_stride, DIM: tl.c
 
 
 @triton.jit
+def _taps(source, weights, total, frame, valid, channel, square, DIM: tl.constexpr, C: tl.constexpr,
+          TAPS: tl.constexpr):  # fmt: skip
+    """A convolution over what a piece itself has; ``frame``: of the piece, of each row."""
+    for tap in range(TAPS):
+        inside = valid & (frame + tap >= TAPS - 1)
+        x = tl.load(source + tap * DIM, mask=inside[:, None] & channel[None, :], other=0.0)
+        total = tl.dot(x, tl.load(weights + tap * C * C, mask=square, other=0.0), total, input_precision="ieee")
+    return total
+
+
+@triton.jit
 def _convolve(x, weight, bias, out, tiles, keep, tails, step, rows, page_stride, DIM: tl.constexpr, C: tl.constexpr,
               CP: tl.constexpr, TAPS: tl.constexpr, PAGE: tl.constexpr, BLOCK_M: tl.constexpr, FIRST: tl.constexpr,
               PAGED: tl.constexpr):  # fmt: skip
@@ -61,22 +72,21 @@ def _convolve(x, weight, bias, out, tiles, keep, tails, step, rows, page_stride,
     square = channel[:, None] & (o < C)[None, :]
     source = x + (half * rows + row - HALO + m)[:, None] * DIM + group * C + i[None, :]
     total = tl.zeros((BLOCK_M, CP), dtype=tl.float32)
-    for tap in range(TAPS):
-        inside = valid & (before + m + tap >= HALO)
-        frame = tl.load(source + tap * DIM, mask=inside[:, None] & channel[None, :], other=0.0)
-        total = tl.dot(frame, tl.load(weights + tap * C * C, mask=square, other=0.0), total, input_precision="ieee")
     if PAGED:
         if (page >= 0) & (before < HALO):
             which = (tl.load(step) * 2 + (1 - FIRST)) * 2 + half
-            tail = tails + page.to(tl.int64) * page_stride + which * HALO * DIM + group * C
+            tail = tails + page.to(tl.int64) * page_stride + which * HALO * DIM + group * C + i[None, :]
             for tap in range(TAPS):
                 at = before + m + tap
-                outside = valid & (at < HALO)
-                frame = tl.load(
-                    tail + at[:, None] * DIM + i[None, :], mask=outside[:, None] & channel[None, :], other=0.0
-                )
+                inside, outside = valid & (at >= HALO), valid & (at < HALO)
+                frame = tl.load(source + tap * DIM, mask=inside[:, None] & channel[None, :], other=0.0)
+                frame += tl.load(tail + at[:, None] * DIM, mask=outside[:, None] & channel[None, :], other=0.0)
                 w = tl.load(weights + tap * C * C, mask=square, other=0.0)
                 total = tl.dot(frame, w, total, input_precision="ieee")
+        else:
+            total = _taps(source, weights, total, before + m, valid, channel, square, DIM, C, TAPS)
+    else:
+        total = _taps(source, weights, total, before + m, valid, channel, square, DIM, C, TAPS)
     total += tl.load(bias + group * C + o, mask=o < C, other=0.0).to(tl.float32)[None, :]
     e = tl.exp(tl.minimum(total, 20.0))
     n = e * (e + 2.0)
@@ -99,12 +109,12 @@ def _convolve(x, weight, bias, out, tiles, keep, tails, step, rows, page_stride,
 
 
 @triton.jit(do_not_specialize=["gate", "shift", "scale"])
-def _normalise(h, y, out, table, step, gate, shift, scale, table_stride, eps, DIM: tl.constexpr, BLOCK: tl.constexpr,
+def _normalise(h, y, out, constants, gate, shift, scale, eps, DIM: tl.constexpr, BLOCK: tl.constexpr,
                ADD: tl.constexpr):  # fmt: skip
     row = tl.program_id(0)
     d = tl.arange(0, BLOCK)
     mask = d < DIM
-    constants = table + tl.load(step) * table_stride + d
+    constants += d
     value = tl.load(h + row * DIM + d, mask=mask, other=0.0)
     if ADD:
         added = tl.load(y + row * DIM + d, mask=mask, other=0.0).to(tl.float32)
@@ -117,6 +127,13 @@ def _normalise(h, y, out, table, step, gate, shift, scale, table_stride, eps, DI
     tl.store(out + row * DIM + d, norm.to(out.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def _rotated(x, c, s, R: tl.constexpr, HEAD: tl.constexpr):
+    """Neighbouring pairs of ``x`` (R, HEAD) turned by angles whose cosine and sine are ``c``, ``s`` (R, HEAD / 2)."""
+    even, odd = tl.split(tl.reshape(x.to(tl.float32), (R, HEAD // 2, 2)))
+    return tl.reshape(tl.join(even * c - odd * s, odd * c + even * s), (R, HEAD)).to(x.dtype)
+
+
 @triton.jit(do_not_specialize=["layer"])
 def _turn(qkv, cos, sin, position, keep, kv, step, layer, rows, page_stride, DEPTH: tl.constexpr, INNER: tl.constexpr,
           BLOCK: tl.constexpr, HEAD: tl.constexpr, PAGE: tl.constexpr, BLOCK_R: tl.constexpr,
@@ -124,32 +141,22 @@ def _turn(qkv, cos, sin, position, keep, kv, step, layer, rows, page_stride, DEP
     half = tl.program_id(1)
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     valid = row < rows
-    pair = tl.arange(0, HEAD // 2)
+    pair, h = tl.arange(0, HEAD // 2), tl.arange(0, HEAD)
+    source = qkv + (half * rows + row)[:, None] * (3 * INNER)
+    inside = valid[:, None] & (h >= 0)[None, :]
+    query, key = tl.load(source + h[None, :], mask=inside), tl.load(source + INNER + h[None, :], mask=inside)
     angle = tl.load(position + row, mask=valid, other=0)[:, None] * (HEAD // 2) + pair[None, :]
     c, s = tl.load(cos + angle), tl.load(sin + angle)
-    source = qkv + (half * rows + row)[:, None] * (3 * INNER)
-    inside = valid[:, None] & (pair >= 0)[None, :]
-    query = source + 2 * pair[None, :]
-    even = tl.load(query, mask=inside, other=0.0).to(tl.float32)
-    odd = tl.load(query + 1, mask=inside, other=0.0).to(tl.float32)
-    tl.store(query, (even * c - odd * s).to(qkv.dtype.element_ty), mask=inside)
-    tl.store(query + 1, (odd * c + even * s).to(qkv.dtype.element_ty), mask=inside)
-    key = query + INNER
-    even = tl.load(key, mask=inside, other=0.0).to(tl.float32)
-    odd = tl.load(key + 1, mask=inside, other=0.0).to(tl.float32)
-    turned_even = (even * c - odd * s).to(qkv.dtype.element_ty)
-    turned_odd = (odd * c + even * s).to(qkv.dtype.element_ty)
-    tl.store(key, turned_even, mask=inside)
-    tl.store(key + 1, turned_odd, mask=inside)
+    tl.store(source + h[None, :], _rotated(query, c, s, BLOCK_R, HEAD), mask=inside)
+    key = _rotated(key, c, s, BLOCK_R, HEAD)
+    tl.store(source + INNER + h[None, :], key, mask=inside)
     if PAGED:
         kept = tl.load(keep + row, mask=valid, other=-1)
         if tl.max(kept, 0) >= 0:
             held = (kept >= 0)[:, None]
             page = kv + (kept // PAGE).to(tl.int64) * page_stride
             page += (((tl.load(step) * DEPTH + layer) * 4 + half) * PAGE + kept % PAGE) * INNER
-            target = page[:, None] + 2 * pair[None, :]
-            tl.store(target, turned_even, mask=held & inside)
-            tl.store(target + 1, turned_odd, mask=held & inside)
+            tl.store(page[:, None] + h[None, :], key, mask=held & inside)
             d = tl.arange(0, BLOCK)
             rest = held & ((d >= HEAD) & (d < INNER))[None, :]
             tl.store(page[:, None] + d, tl.load(source + INNER + d[None, :], mask=rest), mask=rest)
@@ -160,11 +167,12 @@ def _turn(qkv, cos, sin, position, keep, kv, step, layer, rows, page_stride, DEP
 
 @triton.jit
 def _absorb(q, k, v, seen, total, weight, top, sharp, MASKED: tl.constexpr):
-    s = tl.dot(q, k, input_precision="ieee") * sharp
+    s = tl.dot(q, k, input_precision="ieee")
     if MASKED:
         s = tl.where(seen, s, float("-inf"))
-    higher = tl.maximum(top, tl.max(s, 1))
-    p = tl.exp2(s - higher[:, None])
+    # Scaled here, and not before, so that scaling and subtracting are one instruction.
+    higher = tl.maximum(top, tl.max(s, 1) * sharp)
+    p = tl.exp2(s * sharp - higher[:, None])
     fade = tl.exp2(top - higher)
     weight = weight * fade + tl.sum(p, 1)
     total = tl.dot(p.to(v.dtype), v, total * fade[:, None], input_precision="ieee")
@@ -196,13 +204,15 @@ def _attend(qkv, out, kv, tiles, pages, step, layer, rows, page_stride, sharp, D
     if PAGED:
         pages += tl.load(tile + 5)
         kept = kv + ((tl.load(step) * DEPTH + layer) * 4 + half) * (PAGE * INNER) + head * HEAD
-        for j in range(0, past, BLOCK_N):
-            key = j + n
-            there = key < past
-            page = tl.load(pages + key // PAGE, mask=there, other=0).to(tl.int64)
-            at = page * page_stride + (key % PAGE) * INNER
-            k = tl.load(kept + at[None, :] + d[:, None], mask=there[None, :], other=0.0)
-            v = tl.load(kept + 2 * PAGE * INNER + at[:, None] + d[None, :], mask=there[:, None], other=0.0)
+        # A tile of keys is of one page, so that a single address changes from one to the next.
+        TILES: tl.constexpr = (PAGE + BLOCK_N - 1) // BLOCK_N
+        for j in range(0, past // PAGE * TILES):
+            key = j % TILES * BLOCK_N + n
+            there = key < PAGE
+            page = kept + tl.load(pages + j // TILES).to(tl.int64) * page_stride
+            k = tl.load(page + (key[None, :] * INNER + d[:, None]), mask=there[None, :], other=0.0)
+            page += 2 * PAGE * INNER
+            v = tl.load(page + (key[:, None] * INNER + d[None, :]), mask=there[:, None], other=0.0)
             total, weight, top = _absorb(q, k, v, there[None, :], total, weight, top, sharp, True)
     first += piece * (3 * INNER)
     keys = first + INNER + n[None, :] * (3 * INNER) + d[:, None]
@@ -258,18 +268,19 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor, tiles: Tensor
         num_warps=num_warps, num_stages=num_stages)  # fmt: skip
 
 
-def normalise(h: Tensor, y: Tensor | None, out: Tensor, table: Tensor, step: Tensor, gate: int, shift: int, scale: int,
+def normalise(h: Tensor, y: Tensor | None, out: Tensor, constants: Tensor, gate: int, shift: int, scale: int,
               eps: float, *, num_warps: int = 4) -> None:  # fmt: skip
-    """``h`` (float32) += gate * ``y``; ``out`` = layer norm of it, scaled and shifted. Constants: rows of ``table``."""
+    """``h`` (float32) += gate * ``y``; ``out`` = layer norm of it, scaled and shifted: rows of ``constants``."""
     rows, dim = h.shape
-    _normalise[(rows,)](h, h if y is None else y, out, table, step, gate, shift, scale, table.stride(0), eps, dim,
+    _normalise[(rows,)](h, h if y is None else y, out, constants, gate, shift, scale, eps, dim,
                         triton.next_power_of_2(dim), y is not None, num_warps=num_warps)  # fmt: skip
 
 
 def turn(qkv: Tensor, cos: Tensor, sin: Tensor, position: Tensor, keep: Tensor, kv: Tensor | None, step: Tensor,
-         layer: int, page: int, *, block_r: int = 8, num_warps: int = 4) -> None:  # fmt: skip
+         layer: int, page: int, *, block_r: int = 4, num_warps: int = 0) -> None:  # fmt: skip
     """Rotary embedding of the first head's queries and keys in place; kept rows' keys and values go to their pages."""
     rows, inner = qkv.shape[0] // 2, qkv.shape[1] // 3
+    num_warps = num_warps or (1 if kv is None else 4)
     depth, stride = (1, 0) if kv is None else (kv.shape[2], kv.stride(0))
     _turn[(triton.cdiv(rows, block_r), 2)](
         qkv, cos, sin, position, keep, qkv if kv is None else kv, step, layer, rows, stride, depth, inner,
