@@ -11,7 +11,7 @@ from torch import Tensor
 from cosyui.engine.decode import LengthRule
 from cosyui.engine.slot_steps import Done
 from cosyui.model.config import LLMConfig
-from cosyui.model.kernels.llm_tuning import NARROW, ROW_TILE, WIDE, Tuning
+from cosyui.model.kernels.llm_tuning import APART, NARROW, ROW_TILE, WIDE, Tuning
 from cosyui.model.llm_decode import GATE_SCALE, DecodeLLM, SlotState, StepRows
 
 PREFILL_LENGTHS = (64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -51,11 +51,14 @@ class KernelSteps:
         wide: Tuning = WIDE,
     ) -> None:
         from cosyui.model.kernels import llm, llm_sampler
+        from cosyui.model.kernels.launch import overlaps
         from cosyui.model.kernels.llm_attention import AttentionScratch
 
         self.model, self.state, self.group = model, state, group
-        self.narrow, self.wide = narrow, wide
         config, device = model.config, model.device
+        if not overlaps(device):
+            narrow, wide = narrow._replace(overlap=APART), wide._replace(overlap=APART)
+        self.narrow, self.wide = narrow, wide
         slots, capacity = state.keys.shape[1] - 1, state.keys.shape[3]
         self.padding = slots
         self.buckets = [b for b in (1 << i for i in range(20)) if b < slots] + [slots]
@@ -212,7 +215,7 @@ class KernelSteps:
             kernels.qkv(stream, after_down, eps, layer.qkv, layer.bias, q, keys, values, tuning.qkv, overlap)
             attention(
                 q, keys, values, stream, mixed.view_as(q), self.scratch, overlap, tuning.attention_warps,
-                tuning.programs, tuning.attention_stages,
+                tuning.programs,
             )  # fmt: skip
             kernels.project(mixed, layer.out, stream, layer.mlp_norm, 1.0, self.split, tuning.out, overlap)
             kernels.gate(stream, after_out, eps, layer.gate_up, product, 1 / GATE_SCALE, tuning.gate, overlap)

@@ -63,6 +63,12 @@ def hold(x, HOLD: tl.constexpr):
 
 
 @functools.cache
+def overlaps(device: torch.device) -> bool:
+    """Whether kernels can be launched with ``pdl``."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+@functools.cache
 def shared_memory(device: torch.device) -> int:
     """Bytes that one program may have."""
     if device.type != "cuda":

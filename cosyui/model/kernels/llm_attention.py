@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def _attention_kernel(
     q, keys, values, slot_of, at, out, part, part_max, part_sum, counter, capacity, scale,
     HEADS: tl.constexpr, KV: tl.constexpr, D: tl.constexpr, GROUP: tl.constexpr, GROUP_P: tl.constexpr,
-    SPLIT: tl.constexpr, SPLITS: tl.constexpr, TOGETHER: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr,
-    HOLD: tl.constexpr, FETCH: tl.constexpr, PDL: tl.constexpr,
+    SPLIT: tl.constexpr, SPLITS: tl.constexpr, TOGETHER: tl.constexpr, PRECISION: tl.constexpr, HOLD: tl.constexpr,
+    FETCH: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One row's heads of one key head over every so many-th split; the last program to finish adds all up, in order."""
     r, group, first, programs = tl.program_id(0), tl.program_id(1), tl.program_id(2), tl.num_programs(2)
@@ -49,7 +49,7 @@ def _attention_kernel(
     head = r * HEADS + group * GROUP + g
     if first < used:
         query = tl.load(q + head[:, None] * D + d[None, :], mask=mine, other=0.0)
-        for split in tl.range(first, used, programs, num_stages=STAGES):
+        for split in tl.range(first, used, programs, num_stages=1):
             p = split * SPLIT + tl.arange(0, SPLIT)
             there = p < length
             kept = base + p[:, None] * D + d[None, :]
@@ -118,7 +118,7 @@ class AttentionScratch:
 
 def attention(
     q: Tensor, keys: Tensor, values: Tensor, stream: StepRows, out: Tensor, scratch: AttentionScratch,
-    overlap: Overlap = APART, warps: int = 4, programs: int = 8, stages: int = 1,
+    overlap: Overlap = APART, warps: int = 4, programs: int = 8,
 ) -> None:  # fmt: skip
     """``out`` (R, heads, D): each row's heads over positions 0 to ``stream.at`` (included) of its slot.
 
@@ -130,6 +130,6 @@ def attention(
         q, keys, values, stream.slot, stream.at, out, scratch.part, scratch.part_max, scratch.part_sum,
         scratch.counter, capacity, dim**-0.5,
         HEADS=heads, KV=kv, D=dim, GROUP=heads // kv, GROUP_P=scratch.group, SPLIT=scratch.split,
-        SPLITS=scratch.splits, TOGETHER=8, STAGES=stages, PRECISION=precision(q.device),
+        SPLITS=scratch.splits, TOGETHER=8, PRECISION=precision(q.device),
         HOLD=q.is_cuda, FETCH=overlap.fetch, PDL=overlap.pdl, num_warps=warps, launch_pdl=overlap.pdl,
     )  # fmt: skip

@@ -70,7 +70,6 @@ class Tuning(NamedTuple):
     split: int = 64
     programs: int = 8
     attention_warps: int = 2
-    attention_stages: int = 1
     sampler_warps: int = 8
     qkv: Shape = Shape(16, 128, 8)
     out: Shape = Shape(16, 128, 8)
