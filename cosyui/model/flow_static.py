@@ -29,7 +29,8 @@ _FLOAT32_TILE = 32
 class Tuning:
     """Launch parameters in half precision. ``small``: up to this many frames tiles have 64 rows, from there on 128, and
     ``warps`` and ``conv_warps`` are for tiles of 64 and of 128; ``unroll``: Euler steps in one graph of up to
-    ``unroll_up_to`` frames. Float32 has tiles of `_FLOAT32_TILE`, whose products fit in registers."""
+    ``unroll_up_to`` frames; ``pdl``: attention starts while the kernel before it ends (sm_90). Float32 has
+    tiles of `_FLOAT32_TILE`, whose products fit in registers."""
 
     small: int = 4096
     block_n: int = 64
@@ -40,6 +41,7 @@ class Tuning:
     norm_warps: int = 4
     unroll: int = 5
     unroll_up_to: int = 512
+    pdl: bool = False
 
 
 @dataclass
@@ -251,10 +253,11 @@ class StaticFlow:
             kernels.normalise(h, added if layer else None, normed, constants, base - 1, base, base + 1, NORM_EPS,
                               num_warps=tuning.norm_warps)  # fmt: skip
             torch.addmm(weights.qkv_bias, normed, weights.qkv.t(), out=qkv)
-            kernels.turn(qkv, packed.cos, packed.sin, meta.position, meta.keep, kv, step, layer, page)
+            kernels.turn(qkv, packed.cos, packed.sin, meta.position, meta.keep, kv, step, layer, page,
+                         pdl=tuning.pdl)  # fmt: skip
             kernels.attend(
                 qkv, mixed, kv, meta.tiles, meta.pages, step, layer, config.dim_head, page, block_m=size.block_m,
-                block_n=block_n, num_warps=tuning.warps[large], num_stages=tuning.stages,
+                block_n=block_n, num_warps=tuning.warps[large], num_stages=tuning.stages, pdl=tuning.pdl,
             )  # fmt: skip
             torch.addmm(weights.out_bias, mixed, weights.out.t(), alpha=SHRINK, out=added)
             kernels.normalise(h, added, normed, constants, base + 2, base + 3, base + 4, NORM_EPS,

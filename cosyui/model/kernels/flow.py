@@ -137,7 +137,9 @@ def _rotated(x, c, s, R: tl.constexpr, HEAD: tl.constexpr):
 @triton.jit(do_not_specialize=["layer"])
 def _turn(qkv, cos, sin, position, keep, kv, step, layer, rows, page_stride, DEPTH: tl.constexpr, INNER: tl.constexpr,
           BLOCK: tl.constexpr, HEAD: tl.constexpr, PAGE: tl.constexpr, BLOCK_R: tl.constexpr,
-          PAGED: tl.constexpr):  # fmt: skip
+          PAGED: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
     half = tl.program_id(1)
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     valid = row < rows
@@ -182,7 +184,7 @@ def _absorb(q, k, v, seen, total, weight, top, sharp, MASKED: tl.constexpr):
 @triton.jit(do_not_specialize=["layer"])
 def _attend(qkv, out, kv, tiles, pages, step, layer, rows, page_stride, sharp, DEPTH: tl.constexpr,
             INNER: tl.constexpr, HEAD: tl.constexpr, PAGE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-            PAGED: tl.constexpr):  # fmt: skip
+            PAGED: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     head, half = tl.program_id(1), tl.program_id(2)
     tile = tiles + tl.program_id(0) * 8
     row, count = tl.load(tile), tl.load(tile + 1)
@@ -197,6 +199,8 @@ def _attend(qkv, out, kv, tiles, pages, step, layer, rows, page_stride, sharp, D
     nearest = tl.minimum((past + row - piece) // size * size + size - past, length)
     farthest = tl.minimum((past + row - piece + count - 1) // size * size + size - past, length)
     first = qkv + half * rows * (3 * INNER) + head * HEAD
+    if PDL:
+        tl.extra.cuda.gdc_wait()
     q = tl.load(first + (row + m)[:, None] * (3 * INNER) + d[None, :], mask=(m < count)[:, None], other=0.0)
     top = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
     weight = tl.zeros((BLOCK_M,), dtype=tl.float32)
@@ -277,26 +281,30 @@ def normalise(h: Tensor, y: Tensor | None, out: Tensor, constants: Tensor, gate:
 
 
 def turn(qkv: Tensor, cos: Tensor, sin: Tensor, position: Tensor, keep: Tensor, kv: Tensor | None, step: Tensor,
-         layer: int, page: int, *, block_r: int = 4, num_warps: int = 0) -> None:  # fmt: skip
-    """Rotary embedding of the first head's queries and keys in place; kept rows' keys and values go to their pages."""
+         layer: int, page: int, *, block_r: int = 4, num_warps: int = 0, pdl: bool = False) -> None:  # fmt: skip
+    """Rotary embedding of the first head's queries and keys in place; kept rows' keys and values go to their pages.
+
+    ``pdl``: `attend`, likewise, comes next and may start before this ends.
+    """
     rows, inner = qkv.shape[0] // 2, qkv.shape[1] // 3
     num_warps = num_warps or (1 if kv is None else 4)
     depth, stride = (1, 0) if kv is None else (kv.shape[2], kv.stride(0))
     _turn[(triton.cdiv(rows, block_r), 2)](
         qkv, cos, sin, position, keep, qkv if kv is None else kv, step, layer, rows, stride, depth, inner,
-        triton.next_power_of_2(inner), 2 * cos.shape[1], page, block_r, kv is not None,
+        triton.next_power_of_2(inner), 2 * cos.shape[1], page, block_r, kv is not None, pdl,
         num_warps=num_warps)  # fmt: skip
 
 
 def attend(qkv: Tensor, out: Tensor, kv: Tensor | None, tiles: Tensor, pages: Tensor, step: Tensor, layer: int,
            head: int, page: int, *, block_m: int, block_n: int = 64, num_warps: int = 4,
-           num_stages: int = 3) -> None:  # fmt: skip
+           num_stages: int = 3, pdl: bool = False) -> None:  # fmt: skip
     """Attention of each tile over its piece's kept and own frames: ``qkv`` (2 * rows, 3 * inner) -> ``out``."""
     rows, inner = qkv.shape[0] // 2, qkv.shape[1] // 3
     depth, stride = (1, 0) if kv is None else (kv.shape[2], kv.stride(0))
     _attend[(tiles.numel() // TILE, inner // head, 2)](
         qkv, out, qkv if kv is None else kv, tiles, pages, step, layer, rows, stride, LOG2_E / head**0.5, depth, inner,
-        head, page, block_m, block_n, kv is not None, num_warps=num_warps, num_stages=num_stages)  # fmt: skip
+        head, page, block_m, block_n, kv is not None, pdl, num_warps=num_warps, num_stages=num_stages,
+        launch_pdl=pdl)  # fmt: skip
 
 
 def euler(x: Tensor, small: Tensor, velocity: Tensor, dts: Tensor, step: Tensor, guidance: float) -> None:
