@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import torch
 
 from cosyui.engine import engine as engine_module
 from cosyui.engine import prompts
-from cosyui.engine.config import EngineConfig
+from cosyui.engine.config import ENVIRONMENT, EngineConfig
 from cosyui.engine.engine import Engine
 from cosyui.engine.precision import choose_device
 from cosyui.engine.slots import SlotDecoder
@@ -72,6 +73,8 @@ class Started:
 
 def start(args: argparse.Namespace) -> Started:
     """Start an engine as the arguments say. Raises CheckpointError or SetupError."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     device = choose_device(args.device)
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call]

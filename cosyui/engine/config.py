@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
+ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "CUDA_SCALE_LAUNCH_QUEUES": "4x"}
 """What a process that runs an engine should have set before PyTorch is imported.
 
 By default OpenMP's threads wait for each other by spinning. With a browser or another program on the same cores the
 spinning takes the time of the one that is waited for, and speech on a CPU becomes ten times slower.
+
+CUDA's queue of launches is short by default: the graphs of one large batch fill it, and until they are done the next
+decode step cannot even be enqueued.
 """
 
 EmptyCache = Literal["auto", "always", "never"]

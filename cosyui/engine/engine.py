@@ -12,7 +12,7 @@ import torch
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.facts import facts_of
 from cosyui.engine.lanes import Lanes
-from cosyui.engine.memory import give_back, plan_memory
+from cosyui.engine.memory import give_back, hold_to, plan_memory
 from cosyui.engine.needs import Aside, Decode, Need, NewTokens, Render
 from cosyui.engine.precision import choose_device, choose_precision, describe
 from cosyui.engine.prompts import PromptCache
@@ -43,6 +43,7 @@ class Engine:
             torch.set_num_threads(config.threads)
         device = choose_device(config.device)
         self._enter(device)
+        hold_to(device, config.vram_budget)
         folder = resolve(config.model, llm_file=config.llm_file)
         precision = choose_precision(config.precision, device, load_config(folder), folder, config.llm_file)
         threads = config.threads or torch.get_num_threads()

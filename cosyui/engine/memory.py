@@ -20,8 +20,9 @@ DEFAULT_SHARE = 0.8
 """Of the card, when no budget is given."""
 CONTEXT = 768 * MIB
 """CUDA's own: context, kernels and graphs, measured on an H200; PyTorch's allocator does not see it."""
-OVERHEAD, OVERHEAD_SHARE = 160 * MIB, 0.03
-"""And a share of the budget: workspaces of the libraries, and what the allocator loses by rounding."""
+OVERHEAD, OVERHEAD_SHARE, BATCH_SHARE = 192 * MIB, 0.03, 0.15
+"""And a share of the budget and of the batches' buffers: workspaces of the libraries, what a batch takes for a moment
+while it is recorded, and what the allocator loses by rounding."""
 SLOT_POSITIONS = 2560
 """Of one KV slot: 30 s of prompt with its transcript (about 1,000), and a segment of a minute."""
 CPU_SLOT_POSITIONS = 4096
@@ -63,8 +64,27 @@ class MemoryPlan:
         return f"memory plan: {self.budget / MIB:.0f} MiB ({parts}), {self.slots} slots, {self.flow_frames} frames"
 
 
+def budget_of(device: torch.device, budget: int) -> int:
+    """Bytes of the card that may be used: ``budget``, 0 for four fifths of it."""
+    total = torch.cuda.get_device_properties(device).total_memory
+    return min(budget or int(DEFAULT_SHARE * total), total)
+
+
+def hold_to(device: torch.device, budget: int) -> None:
+    """From now on PyTorch's allocator stays within the budget, on CUDA.
+
+    To be called before anything is loaded: a library that finds a whole card free takes workspaces of gigabytes, and
+    what is then put into them cannot be moved.
+    """
+    if device.type != "cuda":
+        return
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(device).total_memory
+    torch.cuda.set_per_process_memory_fraction(max(0, budget_of(device, budget) - CONTEXT) / total, device)
+
+
 def plan_memory(model: CosyVoice3, budget: int = 0, places: int = 0) -> MemoryPlan:
-    """Share ``budget`` bytes (0: four fifths of the card) out; the allocator is held to it.
+    """Share ``budget`` bytes (0: four fifths of the card) out.
 
     ``places``: at most so many requests are worked on at once; 0: one on a CPU, what the budget allows on CUDA.
     Raises SetupError when not even one segment fits beside the weights.
@@ -74,12 +94,10 @@ def plan_memory(model: CosyVoice3, budget: int = 0, places: int = 0) -> MemoryPl
         return MemoryPlan(0, {}, places or 1, CPU_SLOT_POSITIONS, MAX_FRAMES, 0, MAX_FRAMES, cache)
     gc.collect()  # of what the precision was tried on
     torch.cuda.empty_cache()
-    total = torch.cuda.get_device_properties(model.device).total_memory
-    budget = min(budget or int(DEFAULT_SHARE * total), total)
-    torch.cuda.set_per_process_memory_fraction(max(0, budget - CONTEXT) / total, model.device)
+    budget = budget_of(model.device, budget)
     weights = weight_bytes(model)
     overhead = OVERHEAD + int(OVERHEAD_SHARE * budget)
-    left = budget - CONTEXT - weights - overhead
+    left = int((budget - CONTEXT - weights - overhead) / (1 + BATCH_SHARE * (SHARES["flow"] + SHARES["vocoder"])))
     one, two = (SlotDecoder.nbytes(model.config.llm, n, SLOT_POSITIONS, model.llm.dtype) for n in (1, 2))
     slot = two - one
     flow_frame = flow_frame_bytes(model)
@@ -88,18 +106,20 @@ def plan_memory(model: CosyVoice3, budget: int = 0, places: int = 0) -> MemoryPl
     flow = _fit(SHARES["flow"] * left, flow_frame, LONGEST_PIECE, MOST_FLOW_FRAMES)
     urgent = LONGEST_PIECE if flow == MOST_FLOW_FRAMES else 0
     vocoder = _fit(SHARES["vocoder"] * left, vocoder_frame, MOST_VOCODER_FRAMES // 4, MOST_VOCODER_FRAMES)
-    parts = {
-        "CUDA": CONTEXT,
-        "weights": weights,
-        "overhead": overhead,
-        "kv slots": one + (slots - 1) * slot,
+    batches = {
         "flow batches": (flow + urgent) * flow_frame,
         "vocoder batches": (vocoder + (URGENT_VOCODER_FRAMES if urgent else 0)) * vocoder_frame,
     }
+    overhead += int(BATCH_SHARE * sum(batches.values()))
+    rest = budget - CONTEXT - weights - overhead - sum(batches.values())
+    slots = max(1, min(slots, 1 + (rest - one) // slot))
+    slots_bytes = one + (slots - 1) * slot
+    parts = {"CUDA": CONTEXT, "weights": weights, "overhead": overhead, "kv slots": slots_bytes, **batches}
     cache = budget - sum(parts.values())
     if cache < 0:
+        needed = (budget - cache - OVERHEAD_SHARE * budget) / (1 - OVERHEAD_SHARE)
         message = (
-            f"{budget / MIB:.0f} MiB of GPU memory are too few: this model needs {(budget - cache) / MIB:.0f} MiB. "
+            f"{budget / MIB:.0f} MiB of GPU memory are too few: this model needs {needed / MIB + 1:.0f} MiB. "
             "Give it more with COSYUI_VRAM_BUDGET, or choose a smaller precision."
         )
         raise SetupError("out_of_memory", message)

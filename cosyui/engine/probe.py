@@ -7,6 +7,7 @@ first candidate whose result is finite and near enough is taken; what was found 
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import logging
@@ -55,6 +56,9 @@ def probed_precision(config: ModelConfig, folder: Path, llm_file: str, device: t
         found = json.loads(memory.read_text())
         return StagePrecision(*(getattr(torch, found[stage]) for stage in ("llm", "flow", "vocoder")))
     precision = probe(config, folder, llm_file, device, candidates(device))
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
     names = {stage: str(dtype).removeprefix("torch.") for stage, dtype in vars(precision).items()}
     with contextlib.suppress(OSError):  # it will be found again
         memory.parent.mkdir(parents=True, exist_ok=True)

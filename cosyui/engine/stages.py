@@ -57,7 +57,7 @@ class Stages:
         for lane in lanes:
             with torch.cuda.stream(lane.stream):
                 for frames in sizes(lane.flow.max_frames) if on_cuda else ():
-                    lane.flow.warm(frames)
+                    lane.flow.warm(frames, pages=lane.kind != "patient")
         self.safe = SafeStages(
             partial(load_llm, config, folder / llm_file, device, torch.float32),
             partial(load_flow, config, folder / "flow.pt", device, torch.float32),
