@@ -13,9 +13,10 @@ from torch import Tensor
 
 from cosyui.bench.parity.deviation import Deviation
 from cosyui.bench.parity.folder import EXACT, MEL, SPECTRA, WAVE, Folder
+from cosyui.bench.parity.renderer import ChunkStream, Renderer
 from cosyui.engine.decode import LengthRule, SilenceFilter, decode, greedy, input_rows
 from cosyui.engine.prompts import ENCODER_RATE, prompt_features
-from cosyui.engine.render import ChunkStream, PromptFeatures, Renderer
+from cosyui.engine.render import PromptFeatures
 from cosyui.speech.features import resample
 from cosyui.speech.upstream_text import text_normalize
 
