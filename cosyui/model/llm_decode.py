@@ -181,7 +181,9 @@ class DecodeLLM:
         return self.logits(x)
 
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x, (x.shape[-1],), weight.float(), self.eps).to(self.dtype)
+        # Written out: for a row or two F.rms_norm takes three times as long on a CPU.
+        scale = (x.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+        return (x * scale * weight.float()).to(self.dtype)
 
 
 def wide_product(a: Tensor, weight: Tensor) -> Tensor:

@@ -20,10 +20,23 @@ def nucleus(probabilities: Tensor, top_p: float, top_k: int) -> tuple[Tensor, Te
 
     ``probabilities`` (B, V) float -> ids (B, top_k) int64 and their probabilities (B, top_k), 0 outside the set.
     """
-    value, index = probabilities.sort(dim=-1, descending=True, stable=True)
-    value, index = value[:, :top_k], index[:, :top_k]
+    value, index = largest(probabilities, min(top_k, probabilities.shape[-1]))
     before = value.cumsum(-1) - value
     return index, value.masked_fill(before >= top_p, 0.0)
+
+
+def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` largest of each row (B, V) in falling order, ties in order of index: values and indices (B, count).
+
+    As a stable sort of the whole row gives them, at a fraction of its time.
+    """
+    value, index = x.topk(count, dim=-1)
+    if bool(((x >= value[:, -1:]).sum(-1) > count).any()):  # equal ones at the border: which were taken is left open
+        value, index = x.sort(dim=-1, descending=True, stable=True)
+        return value[:, :count], index[:, :count]
+    index, order = index.sort(dim=-1)
+    value, order = value.gather(-1, order).sort(dim=-1, descending=True, stable=True)
+    return value, index.gather(-1, order)
 
 
 def draw(weights: Tensor, uniform: Tensor) -> Tensor:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from cosyui.model.config import SamplingConfig
-from cosyui.model.sampler import draw, sample
+from cosyui.model.sampler import draw, largest, sample
 
 CONFIG = SamplingConfig(top_p=0.8, top_k=25, win_size=10, tau_r=0.1)
 
@@ -58,3 +59,14 @@ def test_forbidden_ids_stay_out_even_when_all_else_repeats() -> None:
     logits[:, 1:3] = 0.0
     history = torch.tensor([[1]]).expand(200, -1)
     assert set(sample(logits, history, uniforms(200, 3), CONFIG).tolist()) == {2}
+
+
+@pytest.mark.parametrize("levels", [3, 50, 10_000])
+def test_the_largest_come_as_from_a_stable_sort(levels: int) -> None:
+    generator = torch.Generator().manual_seed(levels)
+    x = torch.randint(levels, (40, 500), generator=generator).float() / levels
+    for count in (1, 25, 500):
+        value, index = largest(x, count)
+        expected = x.sort(dim=-1, descending=True, stable=True)
+        assert torch.equal(value, expected.values[:, :count])
+        assert torch.equal(index, expected.indices[:, :count])
