@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -165,11 +165,3 @@ def checked(client: Client) -> Client:
         what = client.error or f"it is {client.outcome} with {client.samples} samples"
         raise EngineError("engine_fault", f"A request of the measurement did not end well: {what}")
     return client
-
-
-def numbered(make: Callable[[int], SynthesisRequest]) -> Iterator[SynthesisRequest]:
-    """``make`` of 0, 1, 2 and so on, without end."""
-    number = 0
-    while True:
-        yield make(number)
-        number += 1

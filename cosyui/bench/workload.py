@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -115,8 +115,3 @@ class Workload:
         segments, _ = self.engine.frontend.segments(probe)
         ids = sum(segment.spoken_ids for segment in segments)
         return ids * self.ratio / self.engine.model.config.token_frame_rate
-
-
-def as_stream(request: SynthesisRequest, name: str) -> SynthesisRequest:
-    """The same take, asked for in chunks."""
-    return replace(request, id=name, stream=True)

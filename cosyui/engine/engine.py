@@ -198,7 +198,10 @@ class Engine:
         if isinstance(work.need, Render):
             self.rendering.drop(work.need)
         work.close()
-        give_back(self.model.device, self.empty_cache, idle=not len(self.lanes))
+        idle = not len(self.lanes)
+        if idle:
+            self.stages.rest()
+        give_back(self.model.device, self.empty_cache, idle=idle)
 
     def _fail(self, work: Work, error: Exception, events: list[Event]) -> None:
         request_id = work.request.id

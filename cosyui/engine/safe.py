@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class SafeStages:
-    """``load_*`` bring the weights in float32 from the checkpoint; what was loaded stays until `drop`.
+    """``load_*`` bring the weights in float32 from the checkpoint; what was loaded stays until the engine is idle.
 
     Attributes raise torch.OutOfMemoryError when there is no room beside the half-precision weights.
     """
@@ -45,6 +45,10 @@ class SafeStages:
     @property
     def loaded(self) -> bool:
         return "lane" in vars(self) or "decoding" in vars(self)
+
+    def advance(self) -> bool:
+        """`Decoding.advance`, if there is anything to decode."""
+        return "decoding" in vars(self) and self.decoding.advance()
 
     @cached_property
     def lane(self) -> RenderLane:

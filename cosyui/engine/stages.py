@@ -71,7 +71,11 @@ class Stages:
 
     def advance(self) -> bool:
         """Enqueue what can be decoded; True if new tokens have come."""
-        moved = self.decoding.advance() if self.decoding.busy else False
-        if "decoding" in vars(self.safe) and self.safe.decoding.busy:
-            moved = self.safe.decoding.advance() or moved
-        return moved
+        moved = self.decoding.advance()
+        return self.safe.advance() or moved
+
+    def rest(self) -> None:
+        """Nobody has work here: free what was loaded for a piece that half precision failed."""
+        if self.safe.loaded and not self.rendering.busy:
+            self.rendering.lanes = [lane for lane in self.rendering.lanes if lane.kind != "safe"]
+            self.safe.drop()

@@ -81,6 +81,8 @@ class Decoding:
 
     def advance(self) -> bool:
         """Enqueue the next steps and hand out what has come of earlier ones; True if anything came."""
+        if not self.busy:
+            return False
         self.decoder.launch()
         arrived = self.decoder.poll(wait=False)
         for slot, decoded in arrived.items():
