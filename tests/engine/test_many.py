@@ -13,10 +13,17 @@ import torch
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.engine import Engine
 from cosyui.engine.request import Cancelled, Event, Failed, Finished, Mode, PromptClip, Started, SynthesisRequest
+from cosyui.engine.segment import Attempt
 from tests.engine.conftest import finish, near, pcm, request_of
 
 PLACES = 4
 TEXTS = ("Yes.", "No, not now.", "Come here, my friend.")
+
+
+@pytest.fixture(autouse=True)
+def chunks_by_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks end where they do on a fast machine: the level of a stream follows its chunks, and they the clock."""
+    monkeypatch.setattr(Attempt, "_plan_chunk", lambda attempt, *_: attempt.voice.schedule.advance())
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from cosyui.engine.config import EngineConfig
 from cosyui.engine.engine import Engine
 from cosyui.engine.probe import probe, probed_precision
 from cosyui.engine.request import Finished, PromptClip
+from cosyui.engine.segment import Attempt
 from cosyui.engine.slots import Decoded
 from cosyui.engine.vocoder_runner import VocoderPiece
 from cosyui.model.config import load_config
@@ -22,6 +23,12 @@ from tests.engine.conftest import ScriptedDecoder, finish, near, pcm, request_of
 
 CPU = torch.device("cpu")
 HALF = [torch.float16, torch.bfloat16]
+
+
+@pytest.fixture(autouse=True)
+def chunks_by_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks end where they do on a fast machine: the level of a stream follows its chunks, and they the clock."""
+    monkeypatch.setattr(Attempt, "_plan_chunk", lambda attempt, *_: attempt.voice.schedule.advance())
 
 
 @pytest.fixture(scope="module")
