@@ -226,12 +226,15 @@ flow: !new:cosyvoice.flow.flow.CausalMaskedDiffWithDiT
         channels: $look_channels
         pre_lookahead_len: $look
     decoder: !new:cosyvoice.flow.flow_matching.CausalConditionalCFM
+        in_channels: 240
+        n_spks: 1
         spk_emb_dim: $mel_dim
         cfm_params: !new:omegaconf.DictConfig
             content:
                 sigma_min: 1e-06
                 solver: 'euler'
                 t_scheduler: '$scheduler'
+                training_cfg_rate: 0.2
                 inference_cfg_rate: $cfg_rate
         estimator: !new:cosyvoice.flow.DiT.dit.DiT
 $dit
