@@ -82,6 +82,9 @@ run_tests() {
     if ! command -v ffmpeg >/dev/null 2>&1; then
         apt_install ffmpeg || say "ffmpeg could not be installed; the tests go on without it"
     fi
+    if ! command -v g++ >/dev/null 2>&1; then
+        apt_install g++ || say "g++ could not be installed; the tests go on without running the decode kernel on the CPU"
+    fi
     local python="$VENV/bin/python"
     "$python" -m ruff check .
     "$python" -m ruff format --check .

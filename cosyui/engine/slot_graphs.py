@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -11,8 +12,10 @@ from torch import Tensor
 from cosyui.engine.decode import LengthRule
 from cosyui.engine.slot_steps import Done
 from cosyui.model.config import LLMConfig
-from cosyui.model.kernels.llm_tuning import APART, NARROW, ROW_TILE, WIDE, Tuning
-from cosyui.model.llm_decode import GATE_SCALE, DecodeLLM, SlotState, StepRows
+from cosyui.model.kernels.llm_tuning import NARROW, WHOLE_ROWS, whole_mail
+from cosyui.model.llm_decode import DecodeLLM, SlotState, StepRows
+
+log = logging.getLogger(__name__)
 
 PREFILL_LENGTHS = (64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Rows that a prefill is padded to, from its own length alone: what else runs cannot change its bits."""
@@ -34,6 +37,31 @@ class Coming(NamedTuple):
         return self.codes
 
 
+class Step(Protocol):
+    """The kernels from the entered ``stream`` to the logits."""
+
+    stream: StepRows
+    alone: bool
+    """Whether a step takes the whole device, so that nothing else goes on beside it."""
+
+    def launch(self, rows: int, logits: Tensor) -> None: ...
+
+
+def best_step(model: DecodeLLM, state: SlotState, rows: int) -> Step:
+    """The whole step as one kernel where the device takes it, else kernel by kernel."""
+    from cosyui.model.kernels.llm_layers import LayeredStep
+    from cosyui.model.kernels.llm_whole import WholeStep
+    from cosyui.model.kernels.nvrtc import CompileError
+
+    layout = WholeStep.layout(model, state, rows)
+    if layout is not None:
+        try:
+            return WholeStep(model, state, layout)
+        except CompileError as error:
+            log.warning("decode steps run kernel by kernel: %s", error)
+    return LayeredStep(model, state, rows)
+
+
 class KernelSteps:
     """Groups of steps as CUDA graphs, one graph for each size of batch; prefills as one graph for each length.
 
@@ -47,43 +75,27 @@ class KernelSteps:
         *,
         group: int = 4,
         graphs: bool = True,
-        narrow: Tuning = NARROW,
-        wide: Tuning = WIDE,
+        step: Step | None = None,
     ) -> None:
-        from cosyui.model.kernels import llm, llm_sampler
-        from cosyui.model.kernels.launch import overlaps
-        from cosyui.model.kernels.llm_attention import AttentionScratch
+        from cosyui.model.kernels import llm_sampler
 
         self.model, self.state, self.group = model, state, group
         config, device = model.config, model.device
-        if not overlaps(device):
-            narrow, wide = narrow._replace(overlap=APART), wide._replace(overlap=APART)
-        self.narrow, self.wide = narrow, wide
         slots, capacity = state.keys.shape[1] - 1, state.keys.shape[3]
         self.padding = slots
         self.buckets = [b for b in (1 << i for i in range(20)) if b < slots] + [slots]
         self.longest = min(capacity, LONGEST_PREFILL)
         self.lengths = [length for length in PREFILL_LENGTHS if length < self.longest] + [self.longest]
-        width = config.heads * config.head_dim
-        self.parts = -(-config.hidden // narrow.down.columns), -(-config.hidden // narrow.out.columns)
-        self.stream_rows = StepRows.empty(config, slots, max(self.parts), device, model.dtype)
+        self.step = step if step is not None else best_step(model, state, slots)
+        self.alone = self.step.alone
+        self.stream_rows = self.step.stream
         self.rows = self.stream_rows.slot
         self.rows.fill_(slots)
-        self.first_row = StepRows.empty(config, 1, max(self.parts), device, model.dtype)
-        self.q = torch.zeros(slots, config.heads, config.head_dim, device=device, dtype=model.dtype)
-        self.mixed = torch.zeros(slots, width, device=device, dtype=model.dtype)
-        self.product = torch.zeros(slots, config.mlp, device=device, dtype=model.dtype)
+        self.first_row = StepRows.empty(config, 1, self.stream_rows.squares.shape[1], device, model.dtype)
         self.logits = torch.zeros(slots, config.speech_vocab, device=device)
         self.short = torch.zeros(slots, 2 * llm_sampler.SHORT, dtype=torch.int32, device=device)
         self.codes = {b: torch.zeros(1 + group, b, dtype=torch.int32, device=device) for b in self.buckets}
         self.entry = llm_sampler.Entry(model.table, model.layers[0].norm, model.cos, model.sin)
-        self.split = llm.SplitScratch(
-            torch.empty(narrow.down.splits * slots * config.hidden, device=device),
-            torch.zeros(slots * config.hidden, dtype=torch.int32, device=device),
-        )
-        self.scratch = AttentionScratch(
-            slots, config.heads, config.kv_heads, config.head_dim, capacity, narrow.split, device
-        )
         self.prompt = torch.zeros(self.longest, config.hidden, device=device, dtype=model.dtype)
         self.facts = torch.zeros(4 + 2 * capacity, dtype=torch.float64, device=device)
         self.facts[0], self.facts[1] = slots, 1
@@ -109,14 +121,16 @@ class KernelSteps:
     def nbytes(config: LLMConfig, slots: int, capacity: int, dtype: torch.dtype) -> int:
         """Bytes of the static buffers and of the longest prefill's activations."""
         width, splits = config.heads * config.head_dim, -(-capacity // NARROW.split)
-        parts = -(-config.hidden // min(NARROW.down.columns, NARROW.out.columns))
+        parts = -(-config.hidden // min(8, NARROW.down.columns, NARROW.out.columns))
         row = StepRows.nbytes(config, parts, dtype) + 4 * (
             config.speech_vocab + (1 + NARROW.down.splits) * config.hidden
         )
         row += dtype.itemsize * (2 * width + config.mlp) + 2048
-        scratch = 8 * config.heads * splits * (config.head_dim + 2)
+        row += 8 * config.heads * splits * (config.head_dim + 2)
+        if slots <= WHOLE_ROWS:
+            row += 2 * config.layers * whole_mail(config, capacity)
         prefill = min(capacity, LONGEST_PREFILL) * (16 * config.hidden + 12 * config.mlp + 16)
-        return slots * (row + scratch) + prefill
+        return slots * row + prefill
 
     def prefill(self, slot: int, rows: Tensor, rule: LengthRule, uniforms: Tensor) -> None:
         facts = torch.tensor([slot, len(rows), rule.minimum, rule.maximum], dtype=torch.float64)
@@ -180,45 +194,17 @@ class KernelSteps:
         logits = llm_prefill.prefill(self.model, self.state, self.facts, self.prompt[:length])
         llm_sampler.sample(
             logits, self.state, self.model.config, self.state.pending, self.short, self.entry, self.first_row,
-            by_slot=True, warps=self.narrow.sampler_warps,
+            by_slot=True,
         )  # fmt: skip
 
     def _steps(self, bucket: int) -> None:
         """A group of steps for the first ``bucket`` of ``rows``."""
         from cosyui.model.kernels import llm_sampler
 
-        stream, codes, tuning = self.stream_rows.first(bucket), self.codes[bucket], self._tuning(bucket)
+        stream, codes = self.stream_rows.first(bucket), self.codes[bucket]
         llm_sampler.embed(self.state, codes[0], self.entry, stream)
         for index in range(self.group):
-            self._step(bucket)
+            self.step.launch(bucket, self.logits[:bucket])
             llm_sampler.sample(
-                self.logits[:bucket], self.state, self.model.config, codes[1 + index], self.short, self.entry, stream,
-                overlap=tuning.overlap, warps=tuning.sampler_warps,
-            )  # fmt: skip
-
-    def _tuning(self, bucket: int) -> Tuning:
-        return self.narrow if bucket <= ROW_TILE else self.wide
-
-    def _step(self, bucket: int) -> None:
-        """From the entered stream to ``logits``."""
-        from cosyui.model.kernels import llm as kernels
-        from cosyui.model.kernels.llm_attention import attention
-
-        model, state, tuning = self.model, self.state, self._tuning(bucket)
-        stream, q, eps, overlap = self.stream_rows.first(bucket), self.q[:bucket], model.eps, tuning.overlap
-        mixed, product = self.mixed[:bucket], self.product[:bucket]
-        after_down, after_out = self.parts
-        layers = model.layers
-        for index, layer in enumerate(layers):
-            last = index + 1 == len(layers)
-            keys, values = state.keys[index], state.values[index]
-            kernels.qkv(stream, after_down, eps, layer.qkv, layer.bias, q, keys, values, tuning.qkv, overlap)
-            attention(
-                q, keys, values, stream, mixed.view_as(q), self.scratch, overlap, tuning.attention_warps,
-                tuning.programs,
-            )  # fmt: skip
-            kernels.project(mixed, layer.out, stream, layer.mlp_norm, 1.0, self.split, tuning.out, overlap)
-            kernels.gate(stream, after_out, eps, layer.gate_up, product, 1 / GATE_SCALE, tuning.gate, overlap)
-            norm = model.norm if last else layers[index + 1].norm
-            kernels.project(product, layer.down, stream, norm, GATE_SCALE, self.split, tuning.down, overlap)
-        kernels.logits(stream, after_down, eps, model.head, self.logits[:bucket], tuning.logits, overlap)
+                self.logits[:bucket], self.state, self.model.config, codes[1 + index], self.short, self.entry, stream
+            )

@@ -42,6 +42,7 @@ class PlainSteps:
     """One step at a time, finished when `run` returns; for CPUs, and for sizes that the kernels do not take."""
 
     group = 1
+    alone = False
 
     def __init__(self, model: DecodeLLM, state: SlotState) -> None:
         self.model, self.state = model, state

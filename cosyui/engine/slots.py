@@ -49,6 +49,8 @@ class Steps(Protocol):
     group: int
     longest: int
     """Rows of a prefill."""
+    alone: bool
+    """Whether a step takes the whole device."""
 
     def prefill(self, slot: int, rows: Tensor, rule: LengthRule, uniforms: Tensor) -> None: ...
 
@@ -109,6 +111,11 @@ class SlotDecoder:
         """Bytes that the slots take on the device, without weights and CUDA's own memory for graphs."""
         state = SlotState.nbytes(config, slots + 1, capacity, dtype)
         return state + KernelSteps.nbytes(config, slots, capacity, dtype)
+
+    @property
+    def alone(self) -> bool:
+        """Whether a step takes the whole device, so that nothing is rendered beside it."""
+        return self.steps.alone
 
     @property
     def free(self) -> int:

@@ -122,6 +122,10 @@ class DecodeLLM:
         angle = torch.arange(capacity, device=self.device)[:, None].float() * frequency
         self.cos, self.sin = angle.cos(), angle.sin()
 
+    def norm_after(self, layer: int) -> Tensor:
+        """The weight of the norm that follows a layer's MLP: the next layer's, or the last one."""
+        return self.norm if layer + 1 == len(self.layers) else self.layers[layer + 1].norm
+
     def input_rows(self, text_ids: Sequence[int], prompt_speech: Sequence[int]) -> Tensor:
         """``[sos] text [task] prompt speech`` (T, hidden) on the CPU."""
         sos = self.config.speech_token_size

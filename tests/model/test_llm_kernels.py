@@ -16,15 +16,19 @@ pytest.importorskip("triton")
 
 from cosyui.bench.make_checkpoint import TINY
 from cosyui.engine.decode import LengthRule
-from cosyui.engine.slot_graphs import KernelSteps
+from cosyui.engine.slot_graphs import KernelSteps, best_step
 from cosyui.engine.slot_steps import PlainSteps
 from cosyui.engine.slots import SlotDecoder
 from cosyui.model.config import LLMConfig, SamplingConfig
 from cosyui.model.kernels import llm_prefill, llm_sampler
-from cosyui.model.kernels.llm_tuning import NARROW, WIDE
+from cosyui.model.kernels.llm_layers import LayeredStep
+from cosyui.model.kernels.llm_tuning import NARROW, WIDE, Tuning
+from cosyui.model.kernels.llm_whole import WholeStep
+from cosyui.model.kernels.nvrtc import CompileError
 from cosyui.model.llm import SpeechLM
 from cosyui.model.llm_decode import BAD, ENDED, STREAM_SCALE, DecodeLLM, SlotState, StepRows
 from cosyui.model.sampler import sample
+from tests.model.random_llm import random_llm, tolerance
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 DTYPES = (torch.float32, torch.float16, *[torch.bfloat16] * torch.cuda.is_available())
@@ -34,26 +38,20 @@ ODD = replace(TINY.llm, hidden=96, heads=6, mlp=148, text_vocab=50, speech_token
 """No size but the head's is a power of two."""
 
 
-def random_llm(config: LLMConfig, dtype: torch.dtype, seed: int = 0) -> SpeechLM:
-    torch.manual_seed(seed)
-    llm = SpeechLM(config).requires_grad_(False).eval()
-    for name, parameter in llm.named_parameters():
-        if name.endswith("norm.weight"):
-            parameter.normal_(1.0, 0.2)
-        elif parameter.dim() == 2 and "embed" not in name:
-            parameter.normal_(0.0, 1.4 * parameter.shape[1] ** -0.5)
-    llm.llm_decoder.weight *= 2.0
-    return llm.to(DEVICE, dtype)
-
-
-def tolerance(dtype: torch.dtype) -> float:
-    return {torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 8e-2}[dtype]
-
-
-def kernel_steps(llm: SpeechLM, slots: int, capacity: int, **options: object) -> KernelSteps:
+def kernel_steps(
+    llm: SpeechLM,
+    slots: int,
+    capacity: int,
+    *,
+    narrow: Tuning = NARROW,
+    wide: Tuning = WIDE,
+    group: int = 4,
+    graphs: bool = False,
+) -> KernelSteps:
     model = DecodeLLM(llm, capacity)
     state = SlotState(llm.config, slots + 1, capacity, DEVICE, model.dtype)
-    return KernelSteps(model, state, **options)  # type: ignore[arg-type]
+    step = LayeredStep(model, state, slots, narrow=narrow, wide=wide)
+    return KernelSteps(model, state, group=group, graphs=graphs, step=step)
 
 
 SMALL = NARROW._replace(
@@ -66,17 +64,18 @@ SMALL = NARROW._replace(
 """Several splits, programs and turns of every loop at these sizes."""
 
 
-def enter(steps: KernelSteps, rows: int) -> None:
-    """The stream's rows from the state of their slots."""
+def step(steps: KernelSteps, rows: int) -> None:
+    """From the state of the rows' slots to ``logits``."""
     llm_sampler.embed(steps.state, steps.codes[steps.buckets[-1]][0], steps.entry, steps.stream_rows.first(rows))
+    steps.step.launch(rows, steps.logits[:rows])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("config", [TINY_LLM, ODD], ids=["tiny", "odd"])
 def test_a_step_equals_the_plain_pass(config: LLMConfig, dtype: torch.dtype) -> None:
     """Logits of rows at ragged positions in slots out of order, and the keys and values that they leave."""
-    llm = random_llm(config, dtype)
-    steps = kernel_steps(llm, 20, 96, graphs=False, narrow=SMALL)
+    llm = random_llm(config, DEVICE, dtype)
+    steps = kernel_steps(llm, 20, 96, narrow=SMALL)
     model, state = steps.model, steps.state
     state.keys.normal_()
     state.values.normal_()
@@ -90,45 +89,43 @@ def test_a_step_equals_the_plain_pass(config: LLMConfig, dtype: torch.dtype) -> 
     written = state.keys.clone(), state.values.clone()
     state.keys.copy_(before[0])
     state.values.copy_(before[1])
-    enter(steps, 5)
-    steps._step(5)
+    step(steps, 5)
     scale = expected.abs().max()
     assert (steps.logits[:5] - expected).abs().max() < tolerance(dtype) * scale
     assert (state.keys - written[0]).abs().max() < 10 * tolerance(dtype)
     assert (state.values - written[1]).abs().max() < 10 * tolerance(dtype)
-    assert not steps.scratch.counter.any()
-    assert not steps.split.counter.any()
+    assert isinstance(steps.step, LayeredStep)
+    assert not steps.step.scratch.counter.any()
+    assert not steps.step.split.counter.any()
 
 
 def test_a_row_does_not_depend_on_the_batch() -> None:
     """Bit for bit, in any place of any batch."""
-    llm = random_llm(replace(ODD, layers=1), torch.float16)
+    llm = random_llm(replace(ODD, layers=1), DEVICE, torch.float16)
     wide = SMALL._replace(
         qkv=WIDE.qkv,
         gate=SMALL.gate._replace(columns=40, tiles=4),
         down=SMALL.down._replace(tiles=4),
         logits=WIDE.logits,
     )
-    steps = kernel_steps(llm, 40, 64, graphs=False, narrow=SMALL, wide=wide)
+    steps = kernel_steps(llm, 40, 64, narrow=SMALL, wide=wide)
     steps.state.keys.normal_()
     steps.state.values.normal_()
     steps.state.position.copy_(torch.randint(0, 64, steps.state.position.shape))
     steps.state.token.copy_(torch.randint(0, 300, steps.state.token.shape))
     steps.rows.copy_(torch.arange(40))
-    enter(steps, 40)
-    steps._step(40)
+    step(steps, 40)
     together = steps.logits.clone()
     for index in (0, 19, 39):
         steps.rows[0] = index
-        enter(steps, 1)
-        steps._step(1)
+        step(steps, 1)
         assert torch.equal(steps.logits[0], together[index])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_prefill_equals_the_plain_pass(dtype: torch.dtype) -> None:
-    llm = random_llm(ODD, dtype)
-    steps = kernel_steps(llm, 3, 32, graphs=False)
+    llm = random_llm(ODD, DEVICE, dtype)
+    steps = kernel_steps(llm, 3, 32)
     model, state = steps.model, steps.state
     rows = torch.zeros(20, ODD.hidden, device=DEVICE, dtype=dtype)
     rows[:13] = model.table[:13]
@@ -150,13 +147,13 @@ def test_a_prefill_equals_the_plain_pass(dtype: torch.dtype) -> None:
 
 
 def test_requests_get_the_same_tokens_as_from_plain_operations() -> None:
-    llm = random_llm(ODD, torch.float32)
+    llm = random_llm(ODD, DEVICE, torch.float32)
     rng = random.Random(5)
     requests = []
     for seed in range(6):
         text = [rng.randrange(50) for _ in range(rng.randrange(1, 6))]
         requests.append((text, [7] * rng.randrange(4), LengthRule(2, rng.randrange(2, 12)), seed))
-    plain, fast = SlotDecoder(llm, 6, 40), SlotDecoder(llm, 4, 40, steps=kernel_steps(llm, 4, 40, group=3))
+    plain, fast = SlotDecoder(llm, 6, 40), SlotDecoder(llm, 4, 40, steps=kernel_steps(llm, 4, 40, group=3, graphs=True))
     assert isinstance(plain.steps, PlainSteps | KernelSteps)
     assert results(fast, requests) == results(plain, requests)
 
@@ -255,7 +252,7 @@ def test_before_the_minimum_no_stop_is_drawn_and_a_bad_row_is_told() -> None:
 def test_float16_holds_where_the_plain_product_overflows() -> None:
     """An MLP whose SiLU(gate) * up is beyond 65504: the plain pass breaks, these give what float32 gives."""
     config = replace(ODD, layers=1)
-    llm = random_llm(config, torch.float32)
+    llm = random_llm(config, DEVICE, torch.float32)
     layer = llm.qwen.layers[0]
     layer.mlp.gate_proj.weight[5], layer.mlp.up_proj.weight[5] = 0.0, 0.0
     layer.mlp.gate_proj.weight[5, 0], layer.mlp.up_proj.weight[5, 0] = 150.0, 150.0
@@ -264,11 +261,10 @@ def test_float16_holds_where_the_plain_product_overflows() -> None:
     llm.speech_embedding.weight[:, 0] = 1.0
     results = {}
     for dtype in (torch.float32, torch.float16):
-        steps = kernel_steps(llm.to(dtype), 2, 32, graphs=False)
+        steps = kernel_steps(llm.to(dtype), 2, 32)
         steps.rows[0], tokens = 0, torch.tensor([8], device=DEVICE)
         steps.state.token[0], steps.state.position[0] = 8, 0
-        enter(steps, 1)
-        steps._step(1)
+        step(steps, 1)
         results[dtype] = steps.logits[:1].clone(), steps.model.step(steps.state, [0], [0], tokens)
         assert torch.isfinite(steps.logits[:1]).all()
     x = F.rms_norm(steps.model.table[tokens].float(), (config.hidden,))
@@ -278,6 +274,26 @@ def test_float16_holds_where_the_plain_product_overflows() -> None:
     scale = results[torch.float32][0].abs().max()
     for fast in results[torch.float16]:
         assert (fast - results[torch.float32][0]).abs().max() < 2e-2 * scale
+
+
+def test_without_the_whole_step_its_kernels_run_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a device, of a type or of a size that it does not take; or where nothing compiles it, which is logged."""
+    model = DecodeLLM(random_llm(ODD, DEVICE, torch.float32), 8)
+    state = SlotState(ODD, 3, 8, DEVICE, model.dtype)
+    steps = KernelSteps(model, state, graphs=False)
+    assert isinstance(steps.step, LayeredStep)
+    assert not steps.alone
+    assert not caplog.records
+
+    def broken(*_: object) -> None:
+        raise CompileError("no compiler")
+
+    monkeypatch.setattr(WholeStep, "layout", staticmethod(lambda *_: "some"))
+    monkeypatch.setattr(WholeStep, "__init__", broken)
+    assert isinstance(best_step(model, state, 2), LayeredStep)
+    assert "no compiler" in caplog.text
 
 
 def test_sizes_that_the_kernels_take() -> None:

@@ -8,8 +8,6 @@ No kernel norms its input. Whoever writes the residual stream (float32) also wri
 next norm's weight and ``1 / STREAM_SCALE`` (a power of two, for float16), and the sums of its squares over blocks of
 columns; who reads that multiplies its product by what the norm divides by. What the MLP's product stores is scaled by
 ``1 / GATE_SCALE``, so that float16 holds it where the plain product overflows; `project` undoes that in float32.
-
-``overlap``: see `cosyui.model.kernels.launch`.
 """
 
 # Kernels are not Python functions: Triton types their arguments itself.
@@ -24,7 +22,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyui.model.kernels.launch import fetch_rows, wait
 from cosyui.model.kernels.llm_products import (
     ROWS,
     norm_factor,
@@ -34,7 +31,7 @@ from cosyui.model.kernels.llm_products import (
     tile_rows,
     two_products,
 )
-from cosyui.model.kernels.llm_tuning import APART, Overlap, Shape, power_of_two
+from cosyui.model.kernels.llm_tuning import Shape, power_of_two
 from cosyui.model.llm_decode import STREAM_SCALE
 
 if TYPE_CHECKING:
@@ -46,7 +43,7 @@ def _qkv_kernel(
     h, squares, w, bias, at, turn, slot_of, q, keys, values, bucket, capacity, eps, scale,
     HIDDEN: tl.constexpr, PARTS: tl.constexpr, PARTS_P: tl.constexpr, ROOM: tl.constexpr, HEADS: tl.constexpr,
     KV: tl.constexpr, D: tl.constexpr, PAIRS: tl.constexpr, BK: tl.constexpr, TILES: tl.constexpr,
-    STAGES: tl.constexpr, PRECISION: tl.constexpr, FETCH: tl.constexpr, PDL: tl.constexpr,
+    STAGES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Projection, bias and rotation of ``PAIRS`` pairs of one head; keys and values go to their slots."""
     half: tl.constexpr = D // 2
@@ -55,12 +52,8 @@ def _qkv_kernel(
     head = tl.program_id(1) // per_head
     i = tl.program_id(1) % per_head * PAIRS + tl.arange(0, PAIRS)
     low = head * D + i
-    if FETCH:
-        fetch_rows(w, low, i >= 0, HIDDEN, 0, HIDDEN)
-        fetch_rows(w, low + half, i >= 0, HIDDEN, 0, HIDDEN)
     bias_low = tl.load(bias + low).to(tl.float32)[None, :]
     bias_high = tl.load(bias + low + half).to(tl.float32)[None, :]
-    wait(PDL)
     part = stream_squares(squares, first, bucket, TILES, PARTS, PARTS_P, ROOM)
     slots, positions, cos, sin = (), (), (), ()
     for t in tl.static_range(TILES):  # before the products: all of this is on its way together
@@ -108,15 +101,12 @@ def _write_stream(x, h, squares, norm, value, m, n, both, live, column, scale, N
 def _project_kernel(
     a, w, x, h, squares, norm, partial, counter, bucket, scale, stream_scale,
     K: tl.constexpr, SPAN: tl.constexpr, SPLITS: tl.constexpr, N: tl.constexpr, ROOM: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, FETCH: tl.constexpr,
-    PDL: tl.constexpr,
+    BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """x += scale * (a @ w.T) for ``BN`` columns over ``SPAN``; the last of ``SPLITS`` to finish adds them, in order."""
     first, column, split = tl.program_id(0) * (ROWS * TILES), tl.program_id(1), tl.program_id(2)
     n = column * BN + tl.arange(0, BN)
     valid = n < N
-    if FETCH:
-        fetch_rows(w, n, valid, K, split * SPAN, SPAN)
     weight = tl.load(norm + n, mask=valid, other=0.0).to(tl.float32)
     if SPLITS == 1:
         before = ()
@@ -124,7 +114,6 @@ def _project_kernel(
             m = tile_rows(first, t)
             both = (m < bucket)[:, None] & valid[None, :]
             before = before + (tl.load(x + m[:, None] * N + n[None, :], mask=both, other=0.0),)
-    wait(PDL)
     acc = product(a, w, first, n, valid, bucket, split * SPAN, SPAN, K, BK, TILES, STAGES, PRECISION)
     if SPLITS == 1:
         for t in tl.static_range(TILES):
@@ -162,17 +151,13 @@ def _gate_kernel(
     h, squares, w, out, bucket, eps, stream_scale, scale,
     HIDDEN: tl.constexpr, PARTS: tl.constexpr, PARTS_P: tl.constexpr, ROOM: tl.constexpr, MLP: tl.constexpr,
     COLUMNS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr,
-    PRECISION: tl.constexpr, FETCH: tl.constexpr, PDL: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gate and up projection, scale * silu(gate) * up for ``COLUMNS`` columns."""
     first = tl.program_id(0) * (ROWS * TILES)
     i = tl.arange(0, BN)
     n = tl.program_id(1) * COLUMNS + i
     valid = (i < COLUMNS) & (n < MLP)
-    if FETCH:
-        fetch_rows(w, n, valid, HIDDEN, 0, HIDDEN)
-        fetch_rows(w, n + MLP, valid, HIDDEN, 0, HIDDEN)
-    wait(PDL)
     part = stream_squares(squares, first, bucket, TILES, PARTS, PARTS_P, ROOM)
     left, right = two_products(h, w, first, n, n + MLP, valid, bucket, HIDDEN, BK, TILES, STAGES, PRECISION)
     for t in tl.static_range(TILES):
@@ -189,16 +174,13 @@ def _logits_kernel(
     h, squares, w, out, bucket, eps, scale,
     HIDDEN: tl.constexpr, PARTS: tl.constexpr, PARTS_P: tl.constexpr, ROOM: tl.constexpr, N: tl.constexpr,
     COLUMNS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, TILES: tl.constexpr, STAGES: tl.constexpr,
-    PRECISION: tl.constexpr, FETCH: tl.constexpr, PDL: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Logits of ``COLUMNS`` ids, float32."""
     first = tl.program_id(0) * (ROWS * TILES)
     i = tl.arange(0, BN)
     n = tl.program_id(1) * COLUMNS + i
     valid = (i < COLUMNS) & (n < N)
-    if FETCH:
-        fetch_rows(w, n, valid, HIDDEN, 0, HIDDEN)
-    wait(PDL)
     part = stream_squares(squares, first, bucket, TILES, PARTS, PARTS_P, ROOM)
     acc = product(h, w, first, n, valid, bucket, 0, HIDDEN, HIDDEN, BK, TILES, STAGES, PRECISION)
     for t in tl.static_range(TILES):
@@ -210,7 +192,7 @@ def _logits_kernel(
 
 def qkv(
     stream: StepRows, parts: int, eps: float, weight: Tensor, bias: Tensor, q: Tensor, keys: Tensor, values: Tensor,
-    shape: Shape, overlap: Overlap = APART,
+    shape: Shape
 ) -> None:  # fmt: skip
     """``q`` (R, heads, D) of the normed stream; keys and values into ``keys``/``values`` (slots, kv, cap, D).
 
@@ -220,7 +202,7 @@ def qkv(
     (bucket, hidden), (heads, dim) = stream.h.shape, q.shape[1:]
     _, kv, capacity, _ = keys.shape
     pairs = min(shape.columns // 2, dim // 2)
-    how = options(shape, weight, bucket, 2 * pairs, overlap)
+    how = options(shape, weight, bucket, 2 * pairs)
     grid = (shape.programs(bucket), (heads + 2 * kv) * (dim // 2 // pairs))
     _qkv_kernel[grid](
         stream.h, stream.squares, weight, bias, stream.at, stream.turn, stream.slot, q, keys, values, bucket,
@@ -238,13 +220,12 @@ class SplitScratch(NamedTuple):
 
 
 def project(
-    a: Tensor, weight: Tensor, stream: StepRows, norm: Tensor, scale: float, scratch: SplitScratch, shape: Shape,
-    overlap: Overlap = APART,
+    a: Tensor, weight: Tensor, stream: StepRows, norm: Tensor, scale: float, scratch: SplitScratch, shape: Shape
 ) -> None:  # fmt: skip
     """``stream`` (R, N) += ``scale`` * ``a`` (R, K) @ ``weight`` (N, K) transposed; ``norm``: the one that is next."""
     (bucket, inner), size = a.shape, stream.x.shape[1]
     columns = shape.columns
-    how = options(shape, weight, bucket, columns, overlap)
+    how = options(shape, weight, bucket, columns)
     grid = (shape.programs(bucket), triton.cdiv(size, columns), shape.splits)
     _project_kernel[grid](
         a, weight, stream.x, stream.h, stream.squares, norm, scratch.partial, scratch.counter, bucket,
@@ -255,13 +236,12 @@ def project(
 
 
 def gate(
-    stream: StepRows, parts: int, eps: float, weight: Tensor, out: Tensor, scale: float, shape: Shape,
-    overlap: Overlap = APART,
+    stream: StepRows, parts: int, eps: float, weight: Tensor, out: Tensor, scale: float, shape: Shape
 ) -> None:  # fmt: skip
     """``out`` (R, mlp) = ``scale`` * silu(gate) * up of the normed stream (R, hidden); ``weight`` (2 mlp, hidden)."""
     (bucket, hidden), mlp = stream.h.shape, out.shape[1]
     block = max(8, power_of_two(shape.columns))
-    how = options(shape, weight, bucket, 2 * block, overlap)
+    how = options(shape, weight, bucket, 2 * block)
     grid = (shape.programs(bucket), triton.cdiv(mlp, shape.columns))
     _gate_kernel[grid](
         stream.h, stream.squares, weight, out, bucket, eps, STREAM_SCALE, scale,
@@ -270,13 +250,11 @@ def gate(
     )  # fmt: skip
 
 
-def logits(
-    stream: StepRows, parts: int, eps: float, weight: Tensor, out: Tensor, shape: Shape, overlap: Overlap = APART
-) -> None:
+def logits(stream: StepRows, parts: int, eps: float, weight: Tensor, out: Tensor, shape: Shape) -> None:
     """``out`` (R, vocabulary) float32: the normed stream (R, hidden) @ ``weight`` (vocabulary, hidden) transposed."""
     (bucket, hidden), size = stream.h.shape, out.shape[1]
     block = max(8, power_of_two(shape.columns))
-    how = options(shape, weight, bucket, block, overlap)
+    how = options(shape, weight, bucket, block)
     grid = (shape.programs(bucket), triton.cdiv(size, shape.columns))
     _logits_kernel[grid](
         stream.h, stream.squares, weight, out, bucket, eps, STREAM_SCALE,

@@ -19,8 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyui.model.kernels.launch import fetch, hold, precision, wait
-from cosyui.model.kernels.llm_tuning import APART, Overlap
+from cosyui.model.kernels.launch import hold, precision
 
 if TYPE_CHECKING:
     from cosyui.model.llm_decode import StepRows
@@ -31,7 +30,6 @@ def _attention_kernel(
     q, keys, values, slot_of, at, out, part, part_max, part_sum, counter, capacity, scale,
     HEADS: tl.constexpr, KV: tl.constexpr, D: tl.constexpr, GROUP: tl.constexpr, GROUP_P: tl.constexpr,
     SPLIT: tl.constexpr, SPLITS: tl.constexpr, TOGETHER: tl.constexpr, PRECISION: tl.constexpr, HOLD: tl.constexpr,
-    FETCH: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One row's heads of one key head over every so many-th split; the last program to finish adds all up, in order."""
     r, group, first, programs = tl.program_id(0), tl.program_id(1), tl.program_id(2), tl.num_programs(2)
@@ -39,11 +37,6 @@ def _attention_kernel(
     base = (slot * KV + group) * capacity * D
     length = tl.load(at + r) + 1
     used = tl.cdiv(length, SPLIT)
-    if FETCH:
-        old = first * SPLIT + tl.arange(0, SPLIT)
-        fetch(keys + base + old * D, old < length)
-        fetch(values + base + old * D, old < length)
-    wait(PDL)
     g, d = tl.arange(0, 16), tl.arange(0, D)
     mine = (g < GROUP)[:, None]
     head = r * HEADS + group * GROUP + g
@@ -118,7 +111,7 @@ class AttentionScratch:
 
 def attention(
     q: Tensor, keys: Tensor, values: Tensor, stream: StepRows, out: Tensor, scratch: AttentionScratch,
-    overlap: Overlap = APART, warps: int = 4, programs: int = 8,
+    warps: int = 4, programs: int = 8,
 ) -> None:  # fmt: skip
     """``out`` (R, heads, D): each row's heads over positions 0 to ``stream.at`` (included) of its slot.
 
@@ -131,5 +124,5 @@ def attention(
         scratch.counter, capacity, dim**-0.5,
         HEADS=heads, KV=kv, D=dim, GROUP=heads // kv, GROUP_P=scratch.group, SPLIT=scratch.split,
         SPLITS=scratch.splits, TOGETHER=8, PRECISION=precision(q.device),
-        HOLD=q.is_cuda, FETCH=overlap.fetch, PDL=overlap.pdl, num_warps=warps, launch_pdl=overlap.pdl,
+        HOLD=q.is_cuda, num_warps=warps,
     )  # fmt: skip

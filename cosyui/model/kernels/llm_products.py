@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyui.model.kernels.launch import precision, shared_memory
-from cosyui.model.kernels.llm_tuning import ROW_TILE, Overlap, Shape
+from cosyui.model.kernels.llm_tuning import ROW_TILE, Shape
 
 ROWS = tl.constexpr(ROW_TILE)
 
@@ -108,7 +108,7 @@ def norm_factor(squares, eps, scale, HIDDEN: tl.constexpr):
     return (scale * tl.rsqrt(total / HIDDEN + eps))[:, None]
 
 
-def options(shape: Shape, weight: Tensor, bucket: int, columns: int, overlap: Overlap) -> dict[str, object]:
+def options(shape: Shape, weight: Tensor, bucket: int, columns: int) -> dict[str, object]:
     """``columns``: rows of ``weight`` that are loaded together."""
     block, tiles = shape.block(weight), shape.tiles_of(bucket)
     stage = block * weight.element_size() * (columns + ROW_TILE * tiles)
@@ -117,8 +117,5 @@ def options(shape: Shape, weight: Tensor, bucket: int, columns: int, overlap: Ov
         "TILES": tiles,
         "STAGES": max(2, min(shape.stages, (shared_memory(weight.device) - 2048) // stage + 1)),
         "PRECISION": precision(weight.device),
-        "FETCH": overlap.fetch,
-        "PDL": overlap.pdl,
         "num_warps": shape.warps,
-        "launch_pdl": overlap.pdl,
     }

@@ -18,8 +18,6 @@ import triton.language as tl
 from torch import Tensor
 
 from cosyui.model.config import LLMConfig, SamplingConfig
-from cosyui.model.kernels.launch import wait
-from cosyui.model.kernels.llm_tuning import APART, Overlap
 from cosyui.model.llm_decode import STREAM_SCALE
 
 if TYPE_CHECKING:
@@ -143,7 +141,7 @@ def _sample_kernel(
     V: tl.constexpr, BV: tl.constexpr, SOS: tl.constexpr, TOP_P: tl.constexpr, TOP_K: tl.constexpr,
     LANES: tl.constexpr, GROUPS: tl.constexpr, SHORT: tl.constexpr, WINDOW: tl.constexpr, WINDOW_P: tl.constexpr,
     REPEATS: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_P: tl.constexpr, HALF: tl.constexpr, HALF_P: tl.constexpr,
-    ROOM: tl.constexpr, ROOM_P: tl.constexpr, PDL: tl.constexpr,
+    ROOM: tl.constexpr, ROOM_P: tl.constexpr,
 ):  # fmt: skip
     r = tl.program_id(0)
     slot = tl.load(slot_of + r).to(tl.int64)
@@ -158,7 +156,6 @@ def _sample_kernel(
     one, two = tl.load(own), tl.load(own + 1)
     w = tl.arange(0, WINDOW_P)
     past = tl.load(history + slot * WINDOW + w, mask=w < WINDOW, other=-1)
-    wait(PDL)
     if runs == 0:
         tl.store(place, -1)
     else:
@@ -225,7 +222,7 @@ def embed(state: SlotState, codes: Tensor, entry: Entry, stream: StepRows) -> No
 
 def sample(
     logits: Tensor, state: SlotState, config: LLMConfig, codes: Tensor, short: Tensor, entry: Entry, stream: StepRows,
-    *, by_slot: bool = False, overlap: Overlap = APART, warps: int = 8,
+    *, by_slot: bool = False,
 ) -> None:  # fmt: skip
     """Draw a token for each row of ``logits`` (R, V) float32, move its slot's state on and enter the next step.
 
@@ -242,8 +239,7 @@ def sample(
         TOP_K=min(rule.top_k, size), LANES=triton.next_power_of_2(min(rule.top_k, size)),
         GROUPS=min(GROUPS, padded // 2), SHORT=SHORT,
         WINDOW=state.history.shape[1], WINDOW_P=triton.next_power_of_2(state.history.shape[1]),
-        REPEATS=repeats_needed(rule), PDL=overlap.pdl, num_warps=warps,
-        launch_pdl=overlap.pdl,
+        REPEATS=repeats_needed(rule), num_warps=8,
         **_sizes(entry, stream),
     )  # fmt: skip
 

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from cosyui.model.config import LLMConfig
+
 ROW_TILE = 16
 """Rows of one product: those of the tensor cores' instruction."""
 
@@ -13,6 +15,19 @@ ROW_TILE = 16
 def power_of_two(size: int) -> int:
     """The least one that is not below ``size``."""
     return 1 << max(0, size - 1).bit_length()
+
+
+WHOLE_ROWS = 16
+"""Of a step that is one kernel: beyond, products that keep more rows in a block are faster, and work beside others."""
+WHOLE_WARPS, WHOLE_LINE = 14, 68
+"""Of its blocks; and floats of what a part of attention gives for one head. As in ``decode/layout.cuh``."""
+
+
+def whole_mail(config: LLMConfig, capacity: int) -> int:
+    """MAIL of ``decode/layout.cuh``: halves that its blocks hand each other for one row of a layer."""
+    query, parts = config.heads * config.head_dim, -(-capacity // (32 * WHOLE_WARPS))
+    halves = 2 * query + 2 * config.kv_heads * config.head_dim + 2 * config.hidden + config.mlp
+    return halves + 2 * (2 * config.hidden // 8 + config.heads * parts * WHOLE_LINE)
 
 
 class Shape(NamedTuple):
@@ -49,28 +64,16 @@ class Shape(NamedTuple):
         return -(-inner // (self.splits * block)) * block
 
 
-class Overlap(NamedTuple):
-    """See `cosyui.model.kernels.launch`."""
-
-    pdl: bool = False
-    fetch: bool = False
-
-
-APART = Overlap()
-
-
 class Tuning(NamedTuple):
     """``split``: positions that one part of attention takes, which ``programs`` share.
 
-    What two tunings must agree in to give the same bits: ``split`` and all that concerns attention and sampling, every
+    What two tunings must agree in to give the same bits: ``split`` and all that concerns attention, every
     ``warps``, ``columns`` of ``out`` and ``down``, ``splits`` and ``inner`` of ``down``.
     """
 
-    overlap: Overlap = APART
     split: int = 64
     programs: int = 8
     attention_warps: int = 2
-    sampler_warps: int = 8
     qkv: Shape = Shape(16, 128, 8)
     out: Shape = Shape(16, 128, 8)
     gate: Shape = Shape(19, 128, 4)
