@@ -96,7 +96,7 @@ class Engine:
     def step(self) -> list[Event]:
         events: list[Event] = [Cancelled(request_id) for request_id in self.cancelled]
         self.cancelled.clear()
-        moved = self.stages.advance()
+        moved = self.stages.advance(self._soonest())
         moved = self._take_in_renders(events) or moved
         running = self.lanes.running()
         for work in self.lanes:
@@ -109,6 +109,11 @@ class Engine:
         if not moved and not events:
             self._wait()
         return events
+
+    def _soonest(self) -> float | None:
+        """When the first listener runs dry of those who wait for tokens."""
+        needs = (work.need for work in self.lanes if isinstance(work.need, NewTokens))
+        return min((need.deadline for need in needs if need.deadline is not None), default=None)
 
     def _take_in_renders(self, events: list[Event]) -> bool:
         """Hand the sound that is done to those who wait for it, and start the next batch."""

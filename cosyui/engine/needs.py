@@ -5,8 +5,9 @@ That way a take reads like a program for one request, while the engine serves th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cosyui.engine.decode import LengthRule
@@ -37,9 +38,10 @@ class Decode:
 
 @dataclass(frozen=True)
 class NewTokens:
-    """Answered with a `Decoded`: at least one token, or the end."""
+    """Answered with a `Decoded`: at least one token, or the end. ``deadline`` as in `Render`."""
 
     stream: TokenStream
+    deadline: float | None = None
 
 
 @dataclass(eq=False)
@@ -55,6 +57,7 @@ class Render:
     final: bool
     deadline: float | None = None
     long: bool = False
+    since: float = field(default_factory=time.perf_counter)
 
 
 Need = Aside | Decode | NewTokens | Render

@@ -88,8 +88,11 @@ class RenderLane:
         if self.on_cuda:
             self.stream = torch.cuda.Stream(device, priority=-1 if kind == "urgent" else 0)  # type: ignore[no-untyped-call]
 
-    def choose(self, waiting: Sequence[Render]) -> list[Render]:
-        """The next batch: with a deadline, soonest first, or else first come, first served, long jobs last."""
+    def choose(self, waiting: Sequence[Render], gathered: Callable[[Sequence[Render]], bool]) -> list[Render]:
+        """The next batch: with a deadline, soonest first, or else first come, first served, long jobs last.
+
+        ``gathered``: whether what has no deadline is enough for a batch.
+        """
         mine = [one for one in waiting if one.voice.safe == (self.kind == "safe")]
         urgent = sorted((one for one in mine if one.deadline is not None), key=lambda one: one.deadline or 0.0)
         patient = sorted((one for one in mine if one.deadline is None), key=lambda one: one.long)
@@ -97,16 +100,20 @@ class RenderLane:
             case "urgent":
                 return self._fill(urgent)
             case "patient":
-                return self._fill(patient)
+                return self._fill(patient) if gathered(patient) else []
             case _:
-                return self._fill(urgent or patient)
+                return self._fill(urgent or (patient if gathered(patient) else []))
+
+    def frames_of(self, render: Render) -> int:
+        """Packed mel frames."""
+        return self.flow.frames_of(render.voice.piece(render.end, final=render.final))
 
     def _fill(self, order: Sequence[Render]) -> list[Render]:
         """As many from the head of ``order`` as one batch takes, at least one."""
         chosen: list[Render] = []
         frames = 0
         for render in order:
-            frames += self.flow.frames_of(render.voice.piece(render.end, final=render.final))
+            frames += self.frames_of(render)
             if chosen and frames > self.max_frames:
                 break
             chosen.append(render)
@@ -156,17 +163,29 @@ class RenderQueue:
     """Everything that waits to be rendered. ``lanes`` are all there are at first; ``safe`` gives one in float32.
 
     A piece whose sound is not finite is made again on that one, and the rest of its segment too. ``redone`` counts.
+    ``gathered``: see `RenderLane.choose`.
     """
 
-    def __init__(self, lanes: Sequence[RenderLane], safe: Callable[[], RenderLane] | None = None) -> None:
+    def __init__(
+        self,
+        lanes: Sequence[RenderLane],
+        safe: Callable[[], RenderLane] | None = None,
+        gathered: Callable[[Sequence[Render]], bool] = bool,
+    ) -> None:
         self.lanes = list(lanes)
+        self._gathered = gathered
         self.waiting: list[Render] = []
         self.redone = 0
         self._safe = safe
 
     @property
     def busy(self) -> bool:
-        return bool(self.waiting) or any(lane.batch is not None for lane in self.lanes)
+        return bool(self.waiting) or self.on_device
+
+    @property
+    def on_device(self) -> bool:
+        """A batch is being rendered."""
+        return any(lane.batch is not None for lane in self.lanes)
 
     def add(self, render: Render) -> None:
         self.waiting.append(render)
@@ -185,7 +204,7 @@ class RenderQueue:
                 render.voice.rendered()
                 yield render, rendered
             if lane.batch is None:
-                yield from self._start(lane, lane.choose(self.waiting))
+                yield from self._start(lane, lane.choose(self.waiting, self._gathered))
 
     def _is_redone(self, render: Render, before: Before, rendered: Rendered) -> bool:
         """Whether the sound is not finite and float32 is to help."""

@@ -140,7 +140,7 @@ class Attempt:
         began = time.perf_counter()
         try:
             while not (stream.ended and not stream.ready):
-                decoded: Decoded = yield NewTokens(stream)
+                decoded: Decoded = yield NewTokens(stream, deadline() if self.voice.streams else None)
                 if decoded.bad:
                     raise NotFiniteError
                 for token in decoded.tokens:

@@ -13,6 +13,7 @@ from cosyui.engine.render_queue import RenderLane, RenderQueue
 from cosyui.engine.safe import SafeStages
 from cosyui.engine.slots import SlotDecoder
 from cosyui.engine.token_stream import Decoding
+from cosyui.engine.turns import Turns
 from cosyui.engine.vocoder_runner import VocoderRunner
 from cosyui.model.cosyvoice3 import CosyVoice3, load_flow, load_llm, load_vocoder
 from cosyui.model.flow_meta import sizes
@@ -67,11 +68,12 @@ class Stages:
             plan.flow_frames,
         )
         half = torch.float32 not in (self.flow.packed.dtype, model.vocoder.conv_post.weight.dtype)
-        self.rendering = RenderQueue(lanes, (lambda: self.safe.lane) if half else None)
+        self.turns = Turns(self.decoding, lanes[-1].frames_of)
+        self.rendering = RenderQueue(lanes, (lambda: self.safe.lane) if half else None, self.turns.gathered)
 
-    def advance(self) -> bool:
-        """Enqueue what can be decoded; True if new tokens have come."""
-        moved = self.decoding.advance()
+    def advance(self, soonest: float | None = None) -> bool:
+        """Enqueue what can be decoded; True if new tokens have come. ``soonest`` deadline for some."""
+        moved = self.decoding.advance(hold=self.turns.held(self.rendering.on_device, soonest))
         return self.safe.advance() or moved
 
     def rest(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -12,6 +13,8 @@ from cosyui.engine.slots import Decoded
 class Decoder(Protocol):
     """What `SlotDecoder` does; tests put a scripted one in its place."""
 
+    @property
+    def alone(self) -> bool: ...
     @property
     def free(self) -> int: ...
 
@@ -60,6 +63,8 @@ class Decoding:
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
         self._streams: dict[int, TokenStream] = {}
+        self.launched = 0.0
+        """When steps were enqueued last, on `time.perf_counter`'s clock."""
 
     @property
     def free(self) -> int:
@@ -68,6 +73,11 @@ class Decoding:
     @property
     def busy(self) -> bool:
         return bool(self._streams)
+
+    @property
+    def rows(self) -> int:
+        """Segments that are being decoded."""
+        return len(self._streams)
 
     def open(self, text_ids: Sequence[int], prompt_speech: Sequence[int], rule: LengthRule, seed: int) -> TokenStream:
         """Start decoding. Raises ValueError when prompt and rule do not fit into a slot."""
@@ -79,11 +89,12 @@ class Decoding:
         del self._streams[slot]
         self.decoder.leave(slot)
 
-    def advance(self) -> bool:
-        """Enqueue the next steps and hand out what has come of earlier ones; True if anything came."""
+    def advance(self, hold: bool = False) -> bool:
+        """Enqueue the next steps, unless on ``hold``, and hand out what has come; True if anything came."""
         if not self.busy:
             return False
-        self.decoder.launch()
+        if not hold and self.decoder.launch():
+            self.launched = time.perf_counter()
         arrived = self.decoder.poll(wait=False)
         for slot, decoded in arrived.items():
             if slot in self._streams:

@@ -85,6 +85,8 @@ class ScriptedDecoder:
 
     free = 1
 
+    alone = False
+
     def __init__(self, scripts: Iterable[Sequence[int]]) -> None:
         self.scripts = iter(scripts)
         self.left: Iterator[int] | None = None
