@@ -59,7 +59,11 @@ class Settings(BaseSettings):
     )
     empty_cache: EmptyCache = Field("auto", description="unused GPU memory goes back: auto (when idle), always, never")
     places: int = Field(
-        0, ge=0, le=256, description="requests that an engine works on at once; 0: as memory allows, one on a CPU"
+        0,
+        ge=0,
+        le=256,
+        description="requests that an engine works on at once; up to 16 have the least latency; "
+        "0: as memory allows, one on a CPU",
     )
     precision: Precision = Field("auto", description="number format of the network's weights")
     threads: int = Field(0, ge=0, le=256, description="CPU threads of the engine; 0 leaves the default")

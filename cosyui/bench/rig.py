@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser, clients: Sequence[int] = ()) 
     parser.add_argument("--llm-file", default="llm.pt")
     parser.add_argument("--threads", type=int, default=0, help="of the CPU (default: PyTorch's choice)")
     parser.add_argument("--vram-budget", type=int, default=0, metavar="MIB", help="of the GPU (default: 80 %% of it)")
+    parser.add_argument(
+        "--places", type=int, default=0, metavar="N", help="requests worked on at once (default: all that fit)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.add_argument("--seconds", type=float, default=10.0, help="of speech in a request (default 10)")
     parser.add_argument("--prompt-seconds", type=float, default=5.0, help="of prompt clip (default 5)")
@@ -87,6 +90,7 @@ def start(args: argparse.Namespace) -> Started:
         precision=args.precision,
         threads=args.threads,
         vram_budget=args.vram_budget * MIB,
+        places=args.places,
     )
     began = time.perf_counter()
     with timed(engine_module, "load") as load:
