@@ -5,9 +5,10 @@
 // has the next phases' weights copied into shared memory meanwhile (see supply.cuh). What blocks hand each other carries
 // its own flag (see handover.cuh): nobody waits for all, and no barrier has to wait for the copies.
 //
-// Products: `mma` tiles of 16 rows, which is as many as there may be, and 8 columns. The warps of a block share the inner dimension in steps of 64, and
-// their sums are added in the order of the warps. So a row's bits depend neither on the batch nor on the device's size.
-// A thread's 16 bytes of a weight row are 8 neighbours: the tile's inner index is permuted, alike for both factors.
+// Products: `mma` tiles of 16 rows, which is as many as there may be, and 8 columns. The warps of a block share the inner
+// dimension in steps of 64, and their sums are added in the order of the warps. So a row's bits depend neither on the
+// batch nor on the device's size. A thread's 16 bytes of a weight row are 8 neighbours: the tile's inner index is
+// permuted, alike for both factors.
 //
 // Sizes come as macros (see llm_whole.py): HIDDEN, HEADS, KV, MLP, LAYERS, VOCABULARY, CAPACITY, BFLOAT16, GATE_TILES,
 // LOGIT_TILES, MOST_ROWS, EPSILON, STREAM_SCALE, GATE_SCALE, SHARED_BYTES. A head has 64 dimensions. `half_t`: float16 or

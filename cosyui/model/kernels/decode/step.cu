@@ -1,6 +1,4 @@
-// The phases of a step, and the kernel.
-
-// ---- the phases' tiles, and what becomes of their products
+// The phases of a step, what becomes of their products, and the kernel.
 
 struct Rotation {
     float low, high, cos, sin;
