@@ -8,7 +8,7 @@ from html import escape
 
 from cosyui.engine.request import EngineFacts
 from cosyui.host.pool import EngineView
-from cosyui.ops.monitor import GpuSample
+from cosyui.ops.nvml import GpuSample
 from cosyui.service.types import Overview, QueueEntry
 from cosyui.ui.i18n import Words
 

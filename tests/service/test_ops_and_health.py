@@ -1,12 +1,8 @@
-"""Health routes, the monitor and the log."""
+"""Health routes and the log."""
 
 import io
 import json
 import logging
-import os
-import subprocess
-import sys
-from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -15,7 +11,6 @@ from fastapi import FastAPI
 from cosyui.api.health import health_router
 from cosyui.host.config import FakeScript
 from cosyui.ops.logs import JsonFormatter, log, relay, setup_logging
-from cosyui.ops.monitor import Monitor, Nvml
 
 
 def http(service):
@@ -47,54 +42,6 @@ async def test_not_ready_says_why(fake_service, directives, engine, code):
         assert answer.status_code == 503
         assert (answer.json()["engine"], answer.json()["code"]) == (engine, code)
         assert (await client.get("/health/live")).status_code == 200
-
-
-class FakeNVMLError(Exception):
-    pass
-
-
-def nvml(**functions):
-    """A stand-in for pynvml where every function fails that is not given."""
-
-    def fail(*_):
-        raise FakeNVMLError
-
-    names = "Init DeviceGetCount DeviceGetHandleByIndex DeviceGetMemoryInfo DeviceGetUtilizationRates DeviceGetUUID"
-    names += " DeviceGetName DeviceGetTemperature Shutdown"
-    module = {f"nvml{name}": functions.get(name, fail) for name in names.split()}
-    return Nvml(SimpleNamespace(NVMLError=FakeNVMLError, NVML_TEMPERATURE_GPU=0, **module))
-
-
-def test_no_driver_means_no_gpus():
-    assert nvml().gpus() == ()
-    assert nvml(Init=lambda: None).gpus() == ()
-
-
-def test_each_figure_of_a_gpu_may_be_missing():
-    def handle(index):
-        if index == 1:
-            raise FakeNVMLError
-        return index
-
-    working = {"Init": lambda: None, "DeviceGetCount": lambda: 3, "DeviceGetHandleByIndex": handle}
-    bare = nvml(**working).gpus()
-    assert [(gpu.used, gpu.total, gpu.utilisation, gpu.temperature) for gpu in bare] == [(None,) * 4] * 2
-    memory = SimpleNamespace(used=3, total=8)
-    full = nvml(**working, DeviceGetMemoryInfo=lambda _: memory, DeviceGetUUID=lambda handle: f"GPU-{handle}".encode())
-    assert [(gpu.uuid, gpu.used, gpu.total) for gpu in full.gpus()] == [("GPU-0", 3, 8), ("GPU-2", 3, 8)]
-
-
-def test_monitor_follows_a_process_that_ends():
-    monitor = Monitor(nvml())
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        sample = monitor.sample(child.pid)
-        assert sample.process.pid == os.getpid()
-        assert sample.process.rss > 1 << 20
-        assert sample.engine.pid == child.pid
-        assert 0 < sample.ram_available <= sample.ram_total
-        child.communicate(b"\n")
-    assert monitor.sample(child.pid).engine is None
-    assert monitor.sample().engine is None
 
 
 @pytest.fixture
