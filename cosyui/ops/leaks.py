@@ -1,0 +1,184 @@
+"""Whether memory grows with every request, and with which kind of them: a verdict on the last rows of the journal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cosyui.ops.journal_file import Row
+
+MIB = 1 << 20
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A column that must not grow: by ``slope`` bytes a request and ``growth`` bytes in all it may, that is noise."""
+
+    column: str
+    name: str
+    slope: float
+    growth: float
+
+
+WATCHED = (
+    Watch("allocated_after", "GPU memory that PyTorch has allocated", 16 << 10, 4 * MIB),
+    Watch("reserved_after", "GPU memory that PyTorch has reserved", 256 << 10, 64 * MIB),
+    Watch("engine_rss_after", "Memory of the engine's process", 100_000, 16 * MIB),
+    Watch("page_rss_after", "Memory of the page's process", 100_000, 16 * MIB),
+)
+LEAST, MOST = 40, 300
+"""Rows that a verdict needs, and at most looks at: the last ones."""
+PARTS = 4
+"""A leak grows in each of so many parts of the time; a step, as of a warm-up, in one or two."""
+PART_SHARE = 0.3
+"""Of an even growth: what each part has to show of it."""
+CERTAIN = 3.3
+"""Standard deviations: one false alarm in some thousand verdicts on noise."""
+COLLINEAR = 0.9
+"""Correlation from which on load and time cannot be told apart: then there is no verdict."""
+KINDS = ("mode", "stream", "long", "precision", "outcome", "code", "client", "engine")
+AMOUNTS = {"retries": "segments made again", "redone": "pieces made again in float32"}
+SUSPICIOUS = 4.0
+"""Standard errors by which requests of a kind must grow memory more than the others."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """``what`` goes with the growth: requests of that kind add ``each`` bytes, the others ``otherwise``."""
+
+    what: str
+    each: float
+    otherwise: float
+
+    def __str__(self) -> str:
+        return f"{self.what} ({_size(self.each)} each, others {_size(self.otherwise)})"
+
+
+@dataclass(frozen=True)
+class Leak:
+    """``slope`` bytes a request over ``rows`` requests, with near certainty at least ``at_least``."""
+
+    column: str
+    name: str
+    slope: float
+    at_least: float
+    growth: float
+    rows: int
+    suspects: tuple[Suspect, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """A sentence for the panel and the log."""
+        text = (
+            f"{self.name} grew by {_size(self.slope)} a request over the last {self.rows} requests, "
+            f"{_size(self.growth)} in all (surely {_size(self.at_least)} a request or more)."
+        )
+        if not self.suspects:
+            return f"{text} No kind of request stands out."
+        return f"{text} It goes with {'; '.join(map(str, self.suspects))}."
+
+
+def find_leaks(rows: Sequence[Row], watched: Sequence[Watch] = WATCHED) -> tuple[Leak, ...]:
+    """One for each watched column that grows steadily. ``rows`` in the order in which the requests ended.
+
+    Noise, a step (warm-up, another model, a restarted engine) and memory that follows the load are no leak.
+    """
+    found = (_find(rows, watch) for watch in watched)
+    return tuple(leak for leak in found if leak is not None)
+
+
+def theil_sen(values: Floats) -> tuple[float, float]:
+    """Slope of ``values`` at even distances, the median over all pairs, and a lower bound that it surely has.
+
+    The bound is Sen's: that of the rank correlation with time, corrected for ties.
+    """
+    count = len(values)
+    first, second = np.triu_indices(count, 1)
+    slopes = np.sort((values[second] - values[first]) / (second - first))
+    ties = np.unique(values, return_counts=True)[1]
+    spread = (count * (count - 1) * (2 * count + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
+    rank = int((len(slopes) - CERTAIN * math.sqrt(max(0.0, spread))) / 2)
+    bound = float(slopes[rank]) if rank > 0 else -math.inf
+    return float(np.median(slopes)), bound
+
+
+def _find(rows: Sequence[Row], watch: Watch) -> Leak | None:
+    known = [row for row in rows if getattr(row, watch.column) is not None][-MOST:]
+    if len(known) < LEAST:
+        return None
+    raw = np.array([getattr(row, watch.column) for row in known], np.float64)
+    values = _without_load(raw, _column(known, "beside"))
+    if values is None:
+        return None
+    slope, bound = theil_sen(values)
+    growth = slope * len(values)
+    if bound < watch.slope or growth < watch.growth or not _steady(values, slope):
+        return None
+    return Leak(watch.column, watch.name, slope, bound, growth, len(values), tuple(_suspects(known, raw)))
+
+
+def _steady(values: Floats, slope: float) -> bool:
+    """Whether each part of the time has its share of the growth."""
+    medians = np.array([np.median(part) for part in np.array_split(values, PARTS + 1)])
+    return bool((np.diff(medians) > PART_SHARE * slope * len(values) / (PARTS + 1)).all())
+
+
+def _without_load(values: Floats, beside: Floats) -> Floats | None:
+    """What is left when the share of other requests at work is taken off; None when that share cannot be told."""
+    load = np.nan_to_num(beside)
+    if np.ptp(load) == 0:
+        return values
+    time = np.arange(len(values), dtype=np.float64)
+    if abs(np.corrcoef(time, load)[0, 1]) > COLLINEAR:
+        return None
+    table = np.stack([np.ones_like(time), time, load], 1)
+    _, _, each = np.linalg.lstsq(table, values, rcond=None)[0]
+    rest: Floats = values - max(0.0, float(each)) * (load - load.mean())
+    return rest
+
+
+def _suspects(rows: Sequence[Row], values: Floats) -> Iterator[Suspect]:
+    """Kinds of requests that the growth goes with, the surest first."""
+    steps = np.diff(values)
+    judged = (_judge(what, steps, which) for what, which in _kinds(rows[1:]))
+    found = [verdict for verdict in judged if verdict is not None]
+    yield from (suspect for _, suspect in sorted(found, key=lambda pair: -pair[0])[:3])
+
+
+def _kinds(rows: Sequence[Row]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    for column in KINDS:
+        given = [getattr(row, column) for row in rows]
+        for kind in sorted({value for value in given if value is not None}, key=str):
+            yield f"{column}={str(kind).lower()}", np.array([value == kind for value in given])
+    for column, words in AMOUNTS.items():
+        yield words, np.nan_to_num(_column(rows, column)) > 0
+    lengths = _column(rows, "speech_seconds")
+    if not np.isnan(lengths).all():
+        yield "long speech", lengths > np.nanmedian(lengths)
+    cached = np.diff(_column(rows, "cached_prompts"), prepend=np.nan)
+    yield "a prompt that is new to the cache (it is bounded: no leak if it ends)", np.nan_to_num(cached) > 0
+
+
+def _judge(what: str, steps: Floats, which: NDArray[np.bool_]) -> tuple[float, Suspect] | None:
+    """How sure it is that requests of a kind add more than the others; None if it is not."""
+    ours, others = steps[which], steps[~which]
+    if min(len(ours), len(others)) < 5:
+        return None
+    error = math.sqrt(ours.var(ddof=1) / len(ours) + others.var(ddof=1) / len(others))
+    difference = float(ours.mean() - others.mean())
+    if difference <= 0 or difference < SUSPICIOUS * error:
+        return None
+    return difference / max(error, 1.0), Suspect(what, float(ours.mean()), float(others.mean()))
+
+
+def _column(rows: Sequence[Row], name: str) -> Floats:
+    return np.array([np.nan if (value := getattr(row, name)) is None else value for row in rows], np.float64)
+
+
+def _size(amount: float) -> str:
+    return f"{amount / MIB:.1f} MiB" if abs(amount) >= MIB / 10 else f"{amount / 1024:.1f} KiB"
