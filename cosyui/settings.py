@@ -26,12 +26,17 @@ SMALLEST_BUDGET = 256 << 20
 """No checkpoint fits into less; a number below it is one whose unit was forgotten."""
 
 
-def memory_size(given: Any) -> int:
+def byte_size(given: Any) -> int:
     """Bytes of ``6144`` (MiB), ``6GB``, ``5.5 GiB``; nothing is 0. Raises ValueError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?|) ?([a-z]*)", str(given).strip().lower())
     if match is None or match[2] not in UNITS or (match[2] and not match[1]):
         raise ValueError("write a number of MiB, or one with a unit: 6144, 6GB or 6GiB")
-    size = int(float(match[1] or 0) * UNITS[match[2]])
+    return int(float(match[1] or 0) * UNITS[match[2]])
+
+
+def memory_size(given: Any) -> int:
+    """As `byte_size`, for memory of a model. Raises ValueError also for less than any model needs."""
+    size = byte_size(given)
     if 0 < size < SMALLEST_BUDGET:
         raise ValueError("that is too little for any model; a number without unit is MiB, so write 6GiB for six GiB")
     return size
@@ -100,7 +105,19 @@ class Settings(BaseSettings):
 
     # results and logs
     outputs_dir: Path = Field(Path("outputs"), description="folder for finished takes")
+    purge_hours: float = Field(
+        24.0, ge=0, le=87_600, description="hours after which takes and temporary files are deleted; 0 keeps them"
+    )
+    outputs_quota: Annotated[int, BeforeValidator(byte_size)] = Field(
+        0, description="disk space for takes, the oldest go first: MiB, or with a unit as in 20GB; 0 for no limit"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe log line shown")
+
+    # what is watched
+    sample_seconds: float = Field(1.0, ge=1, le=60, description="seconds between two samples of memory and load")
+    journal: Path = Field(Path(".cosyui/journal.sqlite"), description="file with a row of figures for each request")
+    journal_rows: int = Field(100_000, ge=100, le=10_000_000, description="rows that the journal keeps at most")
+    journal_days: float = Field(30.0, gt=0, le=3650, description="days that the journal keeps a row")
 
     @classmethod
     def load(cls, overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Self:

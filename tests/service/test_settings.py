@@ -51,6 +51,26 @@ def test_memory_budget_has_units(given, size):
     assert settings.vram_budget == HostConfig.from_settings(settings).engine.vram_budget == size
 
 
+@pytest.mark.parametrize(("given", "size"), [("0", 0), ("1", 1 << 20), ("20 GB", 20 * 10**9), ("1.5GiB", 3 << 29)])
+def test_disk_quota_has_units_and_may_be_small(given, size):
+    assert Settings.load({}, {"COSYUI_OUTPUTS_QUOTA": given}).outputs_quota == size
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"COSYUI_OUTPUTS_QUOTA": "much"},
+        {"COSYUI_PURGE_HOURS": "-1"},
+        {"COSYUI_SAMPLE_SECONDS": "0.1"},
+        {"COSYUI_JOURNAL_ROWS": "0"},
+        {"COSYUI_JOURNAL_DAYS": "0"},
+    ],
+)
+def test_settings_of_the_operator_are_checked(given):
+    with pytest.raises(SetupError, match=next(iter(given))):
+        Settings.load({}, given)
+
+
 @pytest.mark.parametrize("given", ["all", "0", "0,1", "3, 1"])
 def test_devices(given):
     assert Settings.load({}, {"COSYUI_DEVICES": given}).devices == given
