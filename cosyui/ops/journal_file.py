@@ -172,10 +172,17 @@ class JournalFile:
             return [_row(found) for found in connection.execute(f"{statement} LIMIT ? OFFSET ?", values + page)]
 
     def csv(self, chosen: Filter, sort: str = "arrived", descending: bool = True) -> Iterator[str]:
-        """The rows as CSV, some lines at a time, with a head; for a spreadsheet, which shall run none of it."""
-        statement, values = _select(chosen, sort, descending)
+        """The rows as CSV, some lines at a time, with a head; for a spreadsheet, which shall run none of it.
+
+        Raises ValueError as `select` does, at once.
+        """
+        return self._csv(*_select(chosen, sort, descending))
+
+    def _csv(self, statement: str, values: list[Any]) -> Iterator[str]:
+        yield _lines([COLUMNS])
+        if not self.path.exists():
+            return
         with closing(self._reader()) as connection:
-            yield _lines([COLUMNS])
             found = connection.execute(statement, values)
             while rows := found.fetchmany(BATCH):
                 yield _lines([_harmless(value) for value in row] for row in rows)

@@ -17,19 +17,23 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Watch:
-    """A column that must not grow: by ``slope`` bytes a request and ``growth`` bytes in all it may, that is noise."""
+    """A column that must not grow: by ``slope`` bytes a request and ``growth`` bytes in all it may, that is noise.
+
+    ``shared``: it is one figure for all engines; otherwise each engine has its own.
+    """
 
     column: str
     name: str
     slope: float
     growth: float
+    shared: bool = False
 
 
 WATCHED = (
     Watch("allocated_after", "GPU memory that PyTorch has allocated", 16 << 10, 4 * MIB),
     Watch("reserved_after", "GPU memory that PyTorch has reserved", 256 << 10, 64 * MIB),
     Watch("engine_rss_after", "Memory of the engine's process", 100_000, 16 * MIB),
-    Watch("page_rss_after", "Memory of the page's process", 100_000, 16 * MIB),
+    Watch("page_rss_after", "Memory of the page's process", 100_000, 16 * MIB, shared=True),
 )
 LEAST, MOST = 40, 300
 """Rows that a verdict needs, and at most looks at: the last ones."""
@@ -61,7 +65,9 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Leak:
-    """``slope`` bytes a request over ``rows`` requests, with near certainty at least ``at_least``."""
+    """``slope`` bytes a request over ``rows`` requests, with near certainty at least ``at_least``; ``engine`` is the
+    number of one among several.
+    """
 
     column: str
     name: str
@@ -70,12 +76,14 @@ class Leak:
     growth: float
     rows: int
     suspects: tuple[Suspect, ...] = ()
+    engine: int | None = None
 
     @property
     def reason(self) -> str:
         """A sentence for the panel and the log."""
+        where = "" if self.engine is None else f" (engine {self.engine})"
         text = (
-            f"{self.name} grew by {_size(self.slope)} a request over the last {self.rows} requests, "
+            f"{self.name}{where} grew by {_size(self.slope)} a request over the last {self.rows} requests, "
             f"{_size(self.growth)} in all (surely {_size(self.at_least)} a request or more)."
         )
         if not self.suspects:
@@ -88,8 +96,14 @@ def find_leaks(rows: Sequence[Row], watched: Sequence[Watch] = WATCHED) -> tuple
 
     Noise, a step (warm-up, another model, a restarted engine) and memory that follows the load are no leak.
     """
-    found = (_find(rows, watch) for watch in watched)
-    return tuple(leak for leak in found if leak is not None)
+    engines = sorted({row.engine for row in rows if row.engine is not None})
+    leaks = []
+    for watch in watched:
+        if watch.shared or len(engines) < 2:
+            leaks.append(_find(rows, watch))
+        else:
+            leaks += [_find([row for row in rows if row.engine == engine], watch, engine) for engine in engines]
+    return tuple(leak for leak in leaks if leak is not None)
 
 
 def theil_sen(values: Floats) -> tuple[float, float]:
@@ -107,7 +121,7 @@ def theil_sen(values: Floats) -> tuple[float, float]:
     return float(np.median(slopes)), bound
 
 
-def _find(rows: Sequence[Row], watch: Watch) -> Leak | None:
+def _find(rows: Sequence[Row], watch: Watch, engine: int | None = None) -> Leak | None:
     known = [row for row in rows if getattr(row, watch.column) is not None][-MOST:]
     if len(known) < LEAST:
         return None
@@ -119,7 +133,8 @@ def _find(rows: Sequence[Row], watch: Watch) -> Leak | None:
     growth = slope * len(values)
     if bound < watch.slope or growth < watch.growth or not _steady(values, slope):
         return None
-    return Leak(watch.column, watch.name, slope, bound, growth, len(values), tuple(_suspects(known, raw)))
+    suspects = tuple(_suspects(known, raw))
+    return Leak(watch.column, watch.name, slope, bound, growth, len(values), suspects, engine)
 
 
 def _steady(values: Floats, slope: float) -> bool:

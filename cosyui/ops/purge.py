@@ -84,7 +84,8 @@ class PurgeResult:
 
 
 class Purge:
-    """Make it when the service starts: what is then seen of the files tells later how old they are.
+    """Make it when the service starts, and let it run soon and often: what is seen of the files tells later how old
+    they are.
 
     ``protected`` gives the files and folders that must stay, at the moment when it is called: it is called before every
     deletion, and must be quick. A file that is being written is protected by the name it will have.
@@ -178,7 +179,9 @@ class _FolderRun:
         for found in sorted(ours, key=lambda found: -found.age):
             if over <= 0:
                 break
-            if found.is_partial or found.age <= FRESH_SECONDS or self._is_protected(found.path):
+            if self._kept[found.path] == "error" or found.is_partial or found.age <= FRESH_SECONDS:
+                continue
+            if self._is_protected(found.path):
                 continue
             self._delete(found, seen)
             over -= found.size if found.path not in self._kept else 0
@@ -200,7 +203,7 @@ class _FolderRun:
     def _is_protected(self, path: PurePath) -> bool:
         """By its own name, that of its take, or that of a folder it is in."""
         names: set[PurePath] = set()
-        for given in self._protected():
+        for given in map(Path.absolute, self._protected()):
             for root in self._roots:
                 if given.is_relative_to(root):
                     below = given.relative_to(root)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from cosyui.ops.aside import Aside, Start, in_thread
+from cosyui.ops.disk import DiskUse
 from cosyui.ops.history import Curve, History, Recent, Span
 from cosyui.ops.monitor import MachineSample
 from cosyui.ops.vram import PARTS, EngineMemory, by_card, vram_parts
@@ -42,12 +43,12 @@ class ServiceSample:
 @dataclass(frozen=True)
 class Sources:
     """Where figures come from. ``service`` is called by `Sampler.tick` and must be quick; ``machine`` (memory, load,
-    GPUs) and ``disk`` (bytes of the outputs) may block, they are called in threads.
+    GPUs) and ``disk`` (of the outputs) may block, they are called in threads.
     """
 
     service: Callable[[], ServiceSample]
     machine: Callable[[], MachineSample]
-    disk: Callable[[], int] | None = None
+    disk: Callable[[], DiskUse] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Sample:
     the driver has not answered for long, and ``machine`` is then the last that was heard of it.
 
     ``vram``: bytes by card and part. ``speed``: seconds of speech a second since the last sample. First chunks are in
-    seconds, of the last minutes. ``outputs``: bytes on the disk.
+    seconds, of the last minutes. ``disk``: of the outputs, a minute old at most.
     """
 
     time: float
@@ -69,7 +70,7 @@ class Sample:
     errors_per_second: float | None = None
     first_chunk_p50: float | None = None
     first_chunk_p95: float | None = None
-    outputs: int | None = None
+    disk: DiskUse | None = None
 
 
 class Sampler:
@@ -129,7 +130,7 @@ class Sampler:
             errors_per_second=rates[1],
             first_chunk_p50=p50,
             first_chunk_p95=p95,
-            outputs=self._disk.get() if self._disk is not None else None,
+            disk=self._disk.get() if self._disk is not None else None,
         )
         self.history.record(now, figures(self.latest))
         return self.latest
@@ -155,10 +156,10 @@ class Sampler:
 def figures(sample: Sample) -> Figures:
     """What the histories keep of a sample, by name.
 
-    ``running``, ``waiting``; ``speed``, ``errors`` (a second); ``first_chunk_p50``, ``_p95`` (s); ``outputs`` (bytes);
-    ``cpu`` (%), ``ram_used``, ``ram_page``, ``ram_engine`` (bytes); for each card by its UUID ``<uuid>/utilisation``,
-    ``memory_utilisation`` (%), ``power`` (W), ``temperature`` (°C), ``sm_clock``, ``memory_clock`` (MHz),
-    ``throttled`` (0 or 1), and ``<uuid>/<part>`` in bytes for each of `vram.PARTS`.
+    ``running``, ``waiting``; ``speed``, ``errors`` (a second); ``first_chunk_p50``, ``_p95`` (s); ``outputs``,
+    ``disk_free``, ``ram_used``, ``ram_page``, ``ram_engine`` (bytes); ``cpu`` (%); for each card by its UUID
+    ``<uuid>/utilisation``, ``memory_utilisation`` (%), ``power`` (W), ``temperature`` (°C), ``sm_clock``,
+    ``memory_clock`` (MHz), ``throttled`` (0 or 1), and ``<uuid>/<part>`` in bytes for each of `vram.PARTS`.
     """
     service = sample.service
     values: Figures = {
@@ -168,7 +169,8 @@ def figures(sample: Sample) -> Figures:
         "errors": sample.errors_per_second,
         "first_chunk_p50": sample.first_chunk_p50,
         "first_chunk_p95": sample.first_chunk_p95,
-        "outputs": sample.outputs,
+        "outputs": sample.disk.used if sample.disk else None,
+        "disk_free": sample.disk.free if sample.disk else None,
     }
     for card, parts in sample.vram.items():
         values |= {f"{card}/{part}": parts[part] for part in PARTS}

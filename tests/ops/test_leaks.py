@@ -128,6 +128,17 @@ def test_no_suspect_where_all_requests_are_the_same():
     assert "No kind of request stands out." in leak.reason
 
 
+def test_one_engine_of_two_leaks():
+    values = BASE + np.arange(200) // 2 * MIB * (np.arange(200) % 2) + (np.arange(200) % 2) * 900 * MIB
+    rows = rows_of(values, engine=lambda i: i % 2, page_rss_after=BASE)
+    (leak,) = find_leaks(rows)
+    assert (leak.engine, leak.rows) == (1, 100)
+    assert leak.slope == pytest.approx(MIB)
+    assert "(engine 1)" in leak.reason
+    (page,) = find_leaks(rows_of(BASE + np.arange(200) * MIB, "page_rss_after", engine=lambda i: i % 2))
+    assert (page.engine, page.column) == (None, "page_rss_after")
+
+
 def test_slopes():
     assert theil_sen(np.arange(60.0) * 3)[0] == 3
     assert theil_sen(np.arange(60.0) * 3)[1] == 3

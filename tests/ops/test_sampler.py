@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cosyui.ops.aside import Aside
+from cosyui.ops.disk import DiskUse
 from cosyui.ops.monitor import MachineSample, ProcessSample
 from cosyui.ops.nvml import GpuSample
 from cosyui.ops.sampler import Sampler, ServiceSample, Sources, until_next
@@ -60,17 +61,18 @@ def run_for(sampler, clock, seconds):
 
 
 def test_figures_of_a_machine_without_gpu(clock):
-    sampler = sampler_of(clock, Threads(), disk=lambda: 77)
+    sampler = sampler_of(clock, Threads(), disk=lambda: DiskUse(77, 88, 99))
     sampler.first_chunk(0.2)
     run_for(sampler, clock, 3)
     latest = sampler.latest
-    assert (latest.machine, latest.stale, latest.vram, latest.outputs) == (MACHINE, False, {}, 77)
+    assert (latest.machine, latest.stale, latest.vram, latest.disk.used) == (MACHINE, False, {}, 77)
     assert (latest.first_chunk_p50, latest.first_chunk_p95) == (0.2, 0.2)
     curve = sampler.curve("quarter")
     assert curve.times[-1] == 5000 + 1003
     last = {name: float(values[-2]) for name, values in curve.mean.items()}
     assert (last["cpu"], last["ram_used"], last["ram_page"]) == (12.5, 5000, 100)
-    assert (last["running"], last["waiting"], last["speed"], last["outputs"]) == (1, 2, 0, 77)
+    assert (last["running"], last["waiting"], last["speed"]) == (1, 2, 0)
+    assert (last["outputs"], last["disk_free"]) == (77, 88)
     assert "ram_engine" not in last
 
 
@@ -132,13 +134,13 @@ def test_a_source_that_fails_leaves_a_gap(clock):
 
     sampler = sampler_of(clock, Threads(), broken, disk=broken)
     sample = sampler.tick()
-    assert (sample.machine, sample.machine_age, sample.outputs) == (None, None, None)
+    assert (sample.machine, sample.machine_age, sample.disk) == (None, None, None)
     assert sampler.curve("quarter").mean["running"][-1] == 1
 
 
 def test_the_disk_is_asked_rarely(clock):
     asked = []
-    sampler = sampler_of(clock, Threads(), disk=lambda: asked.append(1) or 5)
+    sampler = sampler_of(clock, Threads(), disk=lambda: asked.append(1) or DiskUse(1, 2, 3))
     run_for(sampler, clock, 120)
     assert len(asked) == 2
 
