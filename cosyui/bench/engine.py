@@ -31,6 +31,7 @@ from cosyui.bench.rig import (
 )
 from cosyui.bench.workload import Workload
 from cosyui.engine.decode import LengthRule
+from cosyui.engine.engine import Engine
 from cosyui.engine.precision import choose_device
 from cosyui.engine.request import RequestStats, SynthesisRequest
 
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     bench.warm_up()
     report.add("one", f"one request at a time, median of {args.repeats}", bench.one())
     report.add("first_chunk", "first chunk of a stream, one client, ms", bench.first_chunks())
-    report.add("memory", "memory after that, MiB", memory_figures(device))
+    report.add("memory", "memory after that, MiB", memory_figures(started.engine))
     report.add("decode", "language model alone", list(bench.decode(args.batches)))
     rows = []
     for row in bench.throughput(args.clients):
@@ -93,11 +94,11 @@ def start_figures(started: Started) -> dict[str, Any]:
         "precision": facts.precision,
         "places": facts.places,
     }
-    return row | {f"{name}_mib": size / MIB for name, size in device_memory(started.device).items()}
+    return row | {f"{name}_mib": size / MIB for name, size in device_memory(started.engine).items()}
 
 
-def memory_figures(device: torch.device) -> dict[str, Any]:
-    figures: dict[str, Any] = {name: size / MIB for name, size in device_memory(device).items()}
+def memory_figures(engine: Engine) -> dict[str, Any]:
+    figures: dict[str, Any] = {name: size / MIB for name, size in device_memory(engine).items()}
     return figures or {"allocated": None}
 
 
@@ -137,8 +138,7 @@ class EngineBench:
 
     def one(self) -> dict[str, Any]:
         """One client that waits for the whole, with prompt features that are known."""
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
+        self.engine.gauge.forget_peaks()
         self.meter.reset()
         clients = [self.load.alone(self.work.request(f"one {i}", number=i)) for i in range(self.repeats)]
         wall = statistics.median(client.seconds for client in clients)

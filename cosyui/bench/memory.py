@@ -211,7 +211,7 @@ class Soak:
         """Of the idle engine."""
         wait_for(self.started.device)
         gc.collect()
-        memory = device_memory(self.started.device)
+        memory = device_memory(self.started.engine)
         tensors = sum(thing.nbytes for thing in _tensors() if thing.device.type == "cpu")
         resident = self.process.memory_info().rss
         return Level(self.total, memory.get("allocated", 0), memory.get("reserved", 0), tensors, resident)

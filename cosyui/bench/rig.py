@@ -134,13 +134,17 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def device_memory(device: torch.device) -> dict[str, int]:
-    """Allocated and reserved bytes of a GPU, with their highest values since the start of the program."""
+def device_memory(engine: Engine) -> dict[str, int]:
+    """Allocated and reserved bytes of a GPU, with their highest values since the start, or since they were forgotten.
+
+    The engine sets PyTorch's own high-water marks back with each request.
+    """
+    device, highest = engine.gauge.device, engine.gauge.highest
     if device.type != "cuda":
         return {}
     return {
         "allocated": torch.cuda.memory_allocated(device),
-        "allocated_peak": torch.cuda.max_memory_allocated(device),
+        "allocated_peak": max(torch.cuda.max_memory_allocated(device), highest.allocated_peak),
         "reserved": torch.cuda.memory_reserved(device),
-        "reserved_peak": torch.cuda.max_memory_reserved(device),
+        "reserved_peak": max(torch.cuda.max_memory_reserved(device), highest.reserved_peak),
     }

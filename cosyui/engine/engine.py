@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import replace
 
-import psutil
 import torch
 
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.facts import facts_of
+from cosyui.engine.gauge import Gauge
 from cosyui.engine.lanes import Lanes
 from cosyui.engine.memory import give_back, hold_to, plan_memory
 from cosyui.engine.needs import Aside, Decode, Need, NewTokens, Render
@@ -63,6 +64,8 @@ class Engine:
             self.model.config, self.frontend, self.prompts, self.stages.flow, self.stages.vocoder, names
         )
         self.rendering = self.stages.rendering
+        self.gauge = Gauge(device)
+        self.gauge.loaded(self.plan, self.stages)
         self.threads = ThreadPoolExecutor(2, "aside", self._enter, (device,))
         self.facts = facts_of(
             self.model,
@@ -77,7 +80,6 @@ class Engine:
         self.cancelled: list[str] = []
         self.finished = 0
         self.failed = 0
-        self.process = psutil.Process()
 
     @property
     def has_work(self) -> bool:
@@ -90,6 +92,7 @@ class Engine:
         work = self.lanes.find(request_id)
         if work is not None:
             self._drop(work)
+            self.gauge.drop(request_id)
             self.cancelled.append(request_id)
 
     @torch.inference_mode()
@@ -159,6 +162,7 @@ class Engine:
     def _resume(self, work: Work, events: list[Event]) -> None:
         """Let a take go on until it waits for something, is put aside, or ends."""
         if work.steps is None:
+            self.gauge.begin(work.request.id)
             work.take = Take(work.request, self.studio)
             work.steps = work.take.events()
         take, steps = work.take, work.steps
@@ -178,12 +182,14 @@ class Engine:
             if isinstance(step, Need):
                 self._begin(work, step)
                 continue
-            if step is not None:
-                events.append(step)
             if isinstance(step, Finished):
                 self.finished += 1
                 self._drop(work)
+                memory = self.gauge.end(step.request_id)
+                events.append(Finished(step.request_id, replace(step.stats, memory=memory)))
                 return
+            if step is not None:
+                events.append(step)
             if take.at_border:
                 self.lanes.border(work)
                 return
@@ -219,8 +225,8 @@ class Engine:
             message = "Something went wrong inside the engine; its log has the details under this request's id."
             failure = Failed(request_id, "engine_fault", message)
         self.failed += 1
-        events.append(failure)
         self._drop(work)
+        events.append(replace(failure, memory=self.gauge.end(request_id)))
 
     def _wait(self) -> None:
         """Nothing can go on: leave the core to others for a moment."""
@@ -238,25 +244,16 @@ class Engine:
             torch.cuda.set_device(device)
 
     def stats(self) -> EngineStats:
-        allocated = reserved = used = total = 0
-        if self.on_cuda:
-            allocated = torch.cuda.memory_allocated(self.model.device)
-            reserved = torch.cuda.memory_reserved(self.model.device)
-            free, total = torch.cuda.mem_get_info(self.model.device)
-            used = total - free
-        return EngineStats(
+        counters = EngineStats(
             running=sum(work.take is not None for work in self.lanes),
             waiting=sum(work.take is None for work in self.lanes),
             finished=self.finished,
             failed=self.failed,
-            rss=self.process.memory_info().rss,
-            allocated=allocated,
-            reserved=reserved,
-            device_used=used,
-            device_total=total,
+            rss=0,
             cached_prompts=len(self.prompts),
             extra={"redone_in_float32": float(self.rendering.redone)},
         )
+        return self.gauge.fill(counters, self.prompts, idle=not self.has_work)
 
     def close(self) -> None:
         for work in self.lanes:

@@ -38,6 +38,11 @@ class PagePool:
         return dtype.itemsize * sum(torch.Size(shape).numel() for shape in PageStore.shapes(config))
 
     @property
+    def nbytes(self) -> int:
+        """Of all pages."""
+        return sum(tensor.nbytes for tensor in self.store) if self.store is not None else 0
+
+    @property
     def free(self) -> int:
         """Pages that can be taken now, those kept for prompts only included."""
         remembered = {page for _, pages in self._prompts.values() for page in pages}

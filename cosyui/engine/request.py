@@ -62,10 +62,32 @@ class SynthesisRequest:
 
 
 @dataclass(frozen=True)
+class RequestMemory:
+    """Around one request, in bytes: ``rss`` of the engine's process at its end; the rest is of the GPU, None on a CPU.
+
+    ``allocated`` and ``reserved`` by PyTorch, ``device``: all that is used of the card. Before the work began and after
+    all was freed. The peaks are those of the whole engine meanwhile: all requests that were at work share them; that of
+    the device is the highest of some looks.
+    """
+
+    rss: int
+    allocated_before: int | None = None
+    allocated_peak: int | None = None
+    allocated_after: int | None = None
+    reserved_before: int | None = None
+    reserved_peak: int | None = None
+    reserved_after: int | None = None
+    device_before: int | None = None
+    device_peak: int | None = None
+    device_after: int | None = None
+
+
+@dataclass(frozen=True)
 class RequestStats:
     """Measured by the engine for one finished request; seconds are the time it was worked on, on the engine's clock.
 
-    ``retries``: segments that were made again because they came out bad; ``warnings``: remarks for the user.
+    ``retries``: segments that were made again because they came out bad; ``redone``: pieces of sound that were made
+    again in float32; ``warnings``: remarks for the user.
     """
 
     speech_seconds: float
@@ -81,6 +103,8 @@ class RequestStats:
     retries: int = 0
     precision: str = "float32"
     warnings: tuple[Notice, ...] = ()
+    redone: int = 0
+    memory: RequestMemory | None = None
 
     @property
     def rtf(self) -> float:
@@ -135,6 +159,7 @@ class Failed:
     message: str
     field: str | None = None
     status: int = 500
+    memory: RequestMemory | None = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +195,14 @@ class EngineFacts:
 
 @dataclass(frozen=True)
 class EngineStats:
-    """Live counters of an engine; memory in bytes (allocated/reserved are 0 without CUDA)."""
+    """Live counters of an engine; memory in bytes. Without CUDA only ``rss`` and ``features`` are not 0.
+
+    ``features``: of prompts, in the process's memory. Of ``allocated``: ``weights``; ``kv_slots``; ``kept`` keys and
+    values of streams and prompts; ``graphs`` with buffers, workspaces and constants. ``graph_pools`` and
+    ``largest_free`` (the largest block that an idle engine could hand out, some seconds old) are reserved and not
+    allocated, ``inactive_splits``: pieces of blocks that cannot go back to the card. ``context``: CUDA's own, a guess.
+    ``gpu``: the card's UUID.
+    """
 
     running: int
     waiting: int
@@ -182,4 +214,14 @@ class EngineStats:
     device_used: int = 0
     device_total: int = 0
     cached_prompts: int = 0
+    features: int = 0
+    weights: int = 0
+    kv_slots: int = 0
+    kept: int = 0
+    graphs: int = 0
+    graph_pools: int = 0
+    context: int = 0
+    inactive_splits: int = 0
+    largest_free: int = 0
+    gpu: str = ""
     extra: dict[str, float] = field(default_factory=dict)

@@ -17,10 +17,12 @@ from cosyui.engine.turns import Turns
 from cosyui.engine.vocoder_runner import VocoderRunner
 from cosyui.model.cosyvoice3 import CosyVoice3, load_flow, load_llm, load_vocoder
 from cosyui.model.flow_meta import sizes
+from cosyui.model.llm_decode import SlotState
 
 
 class Stages:
-    """``decoding`` and ``rendering`` serve; ``flow`` and ``vocoder`` are what segments are opened with.
+    """``decoding`` and ``rendering`` serve; ``flow`` and ``vocoder`` are what segments are opened with; ``slot_bytes``:
+    of all that the decoder's slots hold.
 
     On CUDA everything is recorded as graphs and warmed up here, so that the first request is as fast as the tenth.
     """
@@ -29,6 +31,7 @@ class Stages:
     def __init__(self, model: CosyVoice3, plan: MemoryPlan, folder: Path, llm_file: str) -> None:
         config, device, on_cuda = model.config, model.device, model.device.type == "cuda"
         self.decoding = Decoding(SlotDecoder(model.llm, plan.slots, plan.slot_positions, graphs=on_cuda))
+        self.slot_bytes = SlotState.nbytes(config.llm, plan.slots + 1, plan.slot_positions, model.llm.dtype)
         self.vocoder = VocoderRunner(model.vocoder, max_frames=plan.vocoder_frames, graphs=on_cuda)
         urgent_vocoder = self.vocoder
         if plan.urgent_frames:

@@ -84,6 +84,7 @@ class Take:
     samples: int = 0
     chunks: int = 0
     retries: int = 0
+    redone: int = 0
     warnings: list[Notice] = field(default_factory=list)
     doubts: list[Notice] = field(default_factory=list)
 
@@ -171,6 +172,7 @@ class Take:
                 continue
             finally:
                 self.spent.add(attempt.seconds)
+                self.redone += voice.safe
             tries.append(attempt)
             if attempt.doubt is None or attempt.delivered:
                 return attempt
@@ -249,4 +251,5 @@ class Take:
             retries=self.retries,
             precision=self.studio.precision,
             warnings=(*self.warnings, *self._remarks()),
+            redone=self.redone,
         )

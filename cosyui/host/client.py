@@ -56,7 +56,8 @@ class EngineClient:
     @property
     def pid(self) -> int | None:
         """Of the living process, None between two."""
-        return self._process.pid if self._process is not None else None
+        process = self._process  # asked for in other threads, too
+        return process.pid if process is not None else None
 
     @property
     def device(self) -> str:

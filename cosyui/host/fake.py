@@ -1,22 +1,17 @@
 """An engine without a network, for everything above it: a tone per request, and trouble on demand.
 
 Trouble is asked for by directives in the text, ``[fake:<name>]`` or ``[fake:<name>=<value>]``, or for all requests by
-``FakeScript.directives``. The tone's pitch comes from the request's id and the number of the segment, so that a test
-can tell whose audio it hears, and which part of it.
+``FakeScript.directives``; `fake_sound` lists them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
-import re
 import signal
 import time
 from collections.abc import Container
 from pathlib import Path
-
-import numpy as np
 
 from cosyui.engine.lanes import Lanes
 from cosyui.engine.request import (
@@ -29,81 +24,18 @@ from cosyui.engine.request import (
     Failed,
     Finished,
     Progress,
+    RequestMemory,
     RequestStats,
     Started,
     SynthesisRequest,
 )
-from cosyui.errors import CheckpointError, SetupError
+from cosyui.errors import CheckpointError
 from cosyui.host.config import HostConfig
+from cosyui.host.fake_card import FakeCard
+from cosyui.host.fake_sound import directives, segment_count, segment_pcm, speech_seconds
 
-DIRECTIVES = {
-    "slow": "each chunk takes this many seconds (0.2)",
-    "seconds": "this much speech, instead of a length that suits the text",
-    "chunks": "this many chunks, instead of one per half second",
-    "segments": "this many segments of equal length, with pauses between; a long request has one per 80 characters",
-    "bad": "the segment of this number comes out bad at first and is made again",
-    "bad_always": "the segment of this number comes out bad again and again",
-    "fail": "fail after the first chunk, with this code (output_bad)",
-    "oom": "fail with out_of_memory",
-    "empty": "finish without any audio",
-    "die": "kill the process after the first chunk; the retry goes well",
-    "die_always": "kill the process after the first chunk, every time",
-    "hold": "after the first chunk, wait until cancelled or until the script's release file exists",
-    "noise": "write to stdout and stderr, as libraries do",
-    "hang": "never come back from a step",
-    "load_error": "fail to load with checkpoint_missing_file (for all requests only)",
-    "load_crash": "kill the process while loading (for all requests only)",
-    "load_hang": "never finish loading (for all requests only)",
-}
-_DIRECTIVE = re.compile(r"\[fake:([a-z_]+)(?:=([\w.]+))?\]")
 _HOLD_STEP = 0.02
 SPEECH_TOKENS_PER_SECOND = 25
-SEGMENT_CHARS = 80
-PAUSE_SECONDS = 0.25
-
-
-def directives(text: str) -> dict[str, str]:
-    """The directives in a text with their values; SetupError for one that does not exist."""
-    found = dict(_DIRECTIVE.findall(text))
-    for name in found:
-        if name not in DIRECTIVES:
-            raise SetupError("setting_invalid", f"The fake engine knows no {name!r}; it knows {', '.join(DIRECTIVES)}.")
-    return found
-
-
-def tone_hz(request_id: str, segment: int = 0) -> int:
-    """Pitch of a segment's tone: 200 to 1999 Hz by a hash of the request's id, and 20 Hz more for each segment."""
-    base = 200 + int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:4], "big") % 1800
-    return base + 20 * (segment % 100)
-
-
-def speech_seconds(request: SynthesisRequest) -> float:
-    """How long the fake speech is without pauses: about as long as a person would take."""
-    asked = directives(request.text).get("seconds")
-    if asked:
-        return float(asked)
-    plain = _DIRECTIVE.sub("", request.text)
-    return max(1.0, sum(0.22 if ord(character) > 0x2E7F else 0.065 for character in plain)) / request.speed
-
-
-def segment_count(request: SynthesisRequest) -> int:
-    asked = directives(request.text).get("segments")
-    if asked:
-        return int(asked)
-    return math.ceil(len(_DIRECTIVE.sub("", request.text)) / SEGMENT_CHARS) if request.long else 1
-
-
-def segment_pcm(request: SynthesisRequest, segment: int) -> bytes:
-    """One segment and the pause before it: int16 PCM at 24 kHz, the same each time."""
-    samples = round(speech_seconds(request) / segment_count(request) * SAMPLE_RATE)
-    wave = 0.3 * np.sin(2 * np.pi * tone_hz(request.id, segment) * np.arange(samples) / SAMPLE_RATE)
-    pause = bytes(2 * round(PAUSE_SECONDS * SAMPLE_RATE)) if segment else b""
-    return pause + (wave * 32767).astype("<i2").tobytes()
-
-
-def fake_pcm(request: SynthesisRequest) -> bytes:
-    """All audio of a request."""
-    return b"".join(segment_pcm(request, segment) for segment in range(segment_count(request)))
 
 
 class _Take:
@@ -164,6 +96,7 @@ class FakeEngine:
         self._turn = 0
         self._dropped: list[Event] = []
         self._finished = self._failed = 0
+        self._card = FakeCard("gpu" in self._orders)
         if "load_error" in self._orders:
             raise CheckpointError("checkpoint_missing_file", "The model folder has no llm.pt. Download it again.")
         if "load_crash" in self._orders:
@@ -188,7 +121,7 @@ class FakeEngine:
     def cancel(self, request_id: str) -> None:
         take = self._lanes.find(request_id)
         if take is not None:
-            self._lanes.remove(take)
+            self._memory_after(take)
             self._dropped.append(Cancelled(request_id))
 
     @property
@@ -209,6 +142,7 @@ class FakeEngine:
             events = self._speak(take, began) if trouble is None else trouble
         else:
             take.begun = True
+            self._card.begin(take.request.id, take.request.prompt.key)
             events = [Started(take.request.id, max(1, take.segments))]
         spent = time.monotonic() - began
         for other in running:
@@ -221,7 +155,8 @@ class FakeEngine:
 
     def stats(self) -> EngineStats:
         running = sum(take.begun for take in self._lanes)
-        return EngineStats(running, len(self._lanes) - running, self._finished, self._failed, rss=0)
+        stats = EngineStats(running, len(self._lanes) - running, self._finished, self._failed, rss=0)
+        return self._card.fill(stats)
 
     def close(self) -> None:
         self._lanes.clear()
@@ -268,7 +203,7 @@ class FakeEngine:
             if chunk.index == 0:
                 take.first_chunk = now
             return [Progress(chunk.request_id, take.sent / SAMPLE_RATE), chunk]
-        self._lanes.remove(take)
+        memory = self._memory_after(take)
         self._finished += 1
         seconds = take.sent / SAMPLE_RATE
         stats = RequestStats(
@@ -278,13 +213,19 @@ class FakeEngine:
             speech_tokens=round(seconds * SPEECH_TOKENS_PER_SECOND),
             segments=max(1, take.segments),
             retries=take.retries,
+            memory=memory,
         )
         return [Finished(take.request.id, stats)]
 
     def _fail(self, take: _Take, code: str, message: str) -> list[Event]:
-        self._lanes.remove(take)
+        memory = self._memory_after(take)
         self._failed += 1
-        return [Failed(take.request.id, code, message)]
+        return [Failed(take.request.id, code, message, memory=memory)]
+
+    def _memory_after(self, take: _Take) -> RequestMemory:
+        self._lanes.remove(take)
+        leak = take.orders.get("leak")
+        return self._card.end(take.request.id, 0 if leak is None else int(leak or 1 << 20))
 
 
 def _die() -> None:

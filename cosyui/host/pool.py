@@ -92,7 +92,7 @@ class EnginePool:
     @property
     def pids(self) -> tuple[int, ...]:
         """Of the living processes."""
-        return tuple(engine.pid for engine in self.engines if engine.pid is not None)
+        return tuple(pid for engine in self.engines if (pid := engine.pid) is not None)
 
     @property
     def pid(self) -> int | None:
@@ -287,12 +287,13 @@ def joined_facts(facts: Sequence[EngineFacts]) -> EngineFacts | None:
 
 
 def joined_stats(stats: Sequence[EngineStats]) -> EngineStats | None:
-    """Sums of all counters; None for none."""
+    """Sums of all counters, and the largest of all free blocks; None for none. ``gpu`` is empty for several."""
     return functools.reduce(_added, stats) if stats else None
 
 
 def _added(one: EngineStats, other: EngineStats) -> EngineStats:
-    names = [field.name for field in fields(EngineStats) if field.name != "extra"]
+    names = [field.name for field in fields(EngineStats) if field.name not in ("extra", "gpu", "largest_free")]
     sums = {name: operator.add(getattr(one, name), getattr(other, name)) for name in names}
     extra = {name: one.extra.get(name, 0.0) + other.extra.get(name, 0.0) for name in one.extra | other.extra}
-    return EngineStats(**sums, extra=extra)
+    gpu = one.gpu if one.gpu == other.gpu else ""
+    return EngineStats(**sums, largest_free=max(one.largest_free, other.largest_free), gpu=gpu, extra=extra)

@@ -99,6 +99,20 @@ class Sampler:
         self._first_chunks = Recent(FIRST_CHUNK_SECONDS)
         self._failing = False
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why figures are missing or old, in words."""
+        found = []
+        if self._machine.problem is not None:
+            found.append(f"Memory and load of the machine cannot be read: {self._machine.problem}.")
+        elif self.latest.stale:
+            found.append(f"The machine's figures are {self.latest.machine_age or 0:.0f} s old: its driver hangs.")
+        if self._disk is not None and self._disk.problem is not None:
+            found.append(f"The disk of the outputs cannot be read: {self._disk.problem}.")
+        if self._failing:
+            found.append("The service does not tell its figures; the log has the reason.")
+        return tuple(found)
+
     def first_chunk(self, seconds: float) -> None:
         """A listener had his first sound ``seconds`` after he asked."""
         self._first_chunks.add(self._clock(), seconds)

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from cosyui.ops.nvml import GpuSample, find_gpu
 
 PARTS = ("weights", "kv_slots", "graphs", "features", "other", "unused", "others", "driver", "free")
-"""From the bottom: ``graphs`` with workspaces and CUDA's own context; other tensors; what PyTorch reserved and did
-not allocate; other processes; what the driver keeps for itself; free."""
+"""From the bottom: ``features`` are keys and values that are kept of streams and prompts; ``graphs`` with workspaces
+and CUDA's own context; other tensors; what PyTorch reserved and did not allocate; other processes; what the driver
+keeps for itself; free."""
 
 
 @dataclass(frozen=True)
 class EngineMemory:
     """What an engine says of its card, in bytes: ``allocated`` and ``reserved`` are PyTorch's, the first four are known
-    parts of what is allocated. ``context`` is CUDA's own, which PyTorch does not count: used where the driver does not
-    tell our share. ``gpu`` names the card (UUID or PCI address), empty for the only one.
+    parts of what is allocated. ``graph_pools`` is reserved for graphs alone, beside what is allocated. ``context`` is
+    CUDA's own, which PyTorch does not count: for where the driver does not tell our share. ``gpu`` names the card (by
+    UUID or PCI address), empty for the only one.
     """
 
     allocated: int
@@ -25,6 +27,7 @@ class EngineMemory:
     kv_slots: int = 0
     graphs: int = 0
     features: int = 0
+    graph_pools: int = 0
     context: int = 0
     device_used: int = 0
     device_total: int = 0
@@ -55,8 +58,11 @@ def vram_parts(engine: EngineMemory | None, gpu: GpuSample | None) -> dict[str, 
         parts[name] = min(size, left)
         left -= parts[name]
     parts["other"] = left
-    parts["unused"] = max(0, engine.reserved - engine.allocated)
-    held = engine.allocated + parts["unused"]
+    unused = max(0, engine.reserved - engine.allocated)
+    held = engine.allocated + unused
+    pools = min(engine.graph_pools, unused)
+    parts["graphs"] += pools
+    parts["unused"] = unused - pools
     parts["others"], outside = _outside(engine, gpu, used, held)
     parts["graphs"] += outside
     parts["free"] = max(0, total - sum(parts.values()))
@@ -97,6 +103,7 @@ def _sum(one: EngineMemory, two: EngineMemory) -> EngineMemory:
         kv_slots=one.kv_slots + two.kv_slots,
         graphs=one.graphs + two.graphs,
         features=one.features + two.features,
+        graph_pools=one.graph_pools + two.graph_pools,
         context=one.context + two.context,
         device_used=max(one.device_used, two.device_used),
         device_total=max(one.device_total, two.device_total),

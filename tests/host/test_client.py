@@ -16,7 +16,7 @@ from cosyui.engine.request import AudioChunk, Cancelled, Failed, Finished, Progr
 from cosyui.errors import CheckpointError
 from cosyui.host.client import EngineClient
 from cosyui.host.config import HostConfig
-from cosyui.host.fake import fake_pcm
+from cosyui.host.fake_sound import fake_pcm
 from cosyui.host.pool import EnginePool
 from cosyui.host.stream import HandedOver
 from cosyui.host.supervision import RestartPolicy

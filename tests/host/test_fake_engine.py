@@ -9,7 +9,8 @@ from cosyui.engine.config import EngineConfig
 from cosyui.engine.request import SAMPLE_RATE, AudioChunk, Cancelled, Failed, Finished, Progress, Started
 from cosyui.errors import SetupError
 from cosyui.host.config import FakeScript, HostConfig
-from cosyui.host.fake import PAUSE_SECONDS, FakeEngine, fake_pcm, segment_pcm, speech_seconds, tone_hz
+from cosyui.host.fake import FakeEngine
+from cosyui.host.fake_sound import PAUSE_SECONDS, fake_pcm, segment_pcm, speech_seconds, tone_hz
 
 
 @pytest.fixture
@@ -131,3 +132,24 @@ def test_a_held_request_does_not_hold_up_those_beside_it(make_request):
     assert events[-1].request_id == "other"
     engine.cancel("held")
     assert run(engine) == [Cancelled("held")]
+
+
+def test_card_of_the_fake_engine_moves_with_its_requests(make_request):
+    engine = FakeEngine(HostConfig(EngineConfig("none"), "fake", FakeScript(directives="[fake:gpu]")))
+    before = engine.stats()
+    engine.submit(make_request("a"))
+    engine.submit(make_request("b", "[fake:leak=4096]"))
+    one, two = (event.stats.memory for event in run(engine) if isinstance(event, Finished))
+    after = engine.stats()
+    assert one.allocated_before == before.allocated == one.allocated_after < one.allocated_peak < one.reserved_peak
+    assert two.allocated_after - two.allocated_before == after.allocated - before.allocated == 4096
+    parts = after.weights + after.kv_slots + after.kept + after.graphs
+    assert parts <= after.allocated < after.reserved < after.device_used < after.device_total
+    assert (after.cached_prompts, after.features > 0) == (1, True)
+
+
+def test_without_its_card_the_fake_engine_is_as_on_a_cpu(engine, make_request):
+    engine.submit(make_request("a"))
+    memory = run(engine)[-1].stats.memory
+    assert (memory.rss > 0, memory.allocated_before, memory.device_peak) == (True, None, None)
+    assert (engine.stats().device_total, engine.stats().weights) == (0, 0)

@@ -69,3 +69,11 @@ def test_engines_find_their_cards():
     ]
     assert by_card([EngineMemory(3, 3)], cards[:1]) == [(EngineMemory(3, 3), cards[0])]
     assert by_card([EngineMemory(3, 3)], cards)[2] == (EngineMemory(3, 3), None)
+
+
+def test_what_is_reserved_for_graphs_alone_is_no_spare_room():
+    parts = vram_parts(EngineMemory(500, 900, graphs=100, graph_pools=300, device_used=900, device_total=2000), None)
+    assert (parts["graphs"], parts["unused"]) == (400, 100)
+    assert sum(parts.values()) == 2000
+    crossed = vram_parts(EngineMemory(500, 600, graph_pools=300, device_used=600, device_total=2000), None)
+    assert (crossed["graphs"], crossed["unused"]) == (100, 0)

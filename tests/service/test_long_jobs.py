@@ -10,7 +10,7 @@ from watching import follow, samples, until
 from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
 from cosyui.errors import EngineError
 from cosyui.host.config import FakeScript
-from cosyui.host.fake import PAUSE_SECONDS, fake_pcm
+from cosyui.host.fake_sound import PAUSE_SECONDS, fake_pcm
 from cosyui.service import recorder
 from cosyui.service.types import Chunk, Done, FormError, Problem, QueueFullError, Running, Stopped, Waiting
 

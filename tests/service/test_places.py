@@ -11,7 +11,7 @@ from watching import follow, samples, until
 
 from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
 from cosyui.host.config import FakeScript
-from cosyui.host.fake import fake_pcm
+from cosyui.host.fake_sound import fake_pcm
 from cosyui.service.types import Chunk, Done, QueueFullError, Running, Stopped, Waiting
 from cosyui.settings import Settings
 from cosyui.ui import ops

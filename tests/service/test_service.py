@@ -14,7 +14,7 @@ from watching import follow, samples, until
 from cosyui.engine.request import Mode
 from cosyui.errors import CheckpointError, CosyuiError, EngineError, InputError, SetupError
 from cosyui.host.config import FakeScript
-from cosyui.host.fake import tone_hz
+from cosyui.host.fake_sound import tone_hz
 from cosyui.service.types import Chunk, Done, FormError, Problem, QueueFullError, Running, Stopped, Waiting
 from cosyui.speech.sound.audio_out import WavWriter
 
