@@ -13,6 +13,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -111,9 +112,12 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def build(
-    settings: Settings, outputs: OutputStore, devices: Sequence[str] = ()
+    settings: Settings, outputs: OutputStore, devices: Sequence[str] = (), uploads: Path | None = None
 ) -> tuple[FastAPI, Callable[[], Coroutine[Any, Any, None]]]:
-    """The whole application, whose lifespan starts and stops the service, and the farewell of its page."""
+    """The whole application, whose lifespan starts and stops the service, and the farewell of its page.
+
+    ``uploads`` is the folder of temporary files, ours alone.
+    """
     from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
     from cosyui.ui.shell import Shell
     from cosyui.ui.uploads import NamelessUploads
@@ -124,6 +128,7 @@ def build(
         outputs,
         ClipStore.from_settings(settings),
         find_transcriber(settings.transcriber),
+        uploads=uploads,
     )
 
     @contextlib.asynccontextmanager
@@ -161,7 +166,7 @@ def serve(settings: Settings, only_check: bool) -> int:
             return 0
         # Gradio's own folder for uploads would be one for all users of the machine.
         os.environ["GRADIO_TEMP_DIR"] = uploads
-        app, farewell = build(settings, outputs, devices)
+        app, farewell = build(settings, outputs, devices, Path(uploads))
         config = uvicorn.Config(
             app,
             log_config=None,

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
+from collections.abc import Callable
 
 from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Progress, Started
 from cosyui.errors import CosyuiError, EngineError, InputError
@@ -28,6 +29,8 @@ class Drive:
     """Runs jobs; ``jobs`` are the unfinished ones, ``outcomes`` counts how the others ended (see `Job.outcome`).
 
     ``timeout``: seconds that the engine may take for a short take, or be silent while it has a long job.
+    ``speech_seconds``: of all speech that was made. ``on_first_chunk`` is told the seconds from a submit to the first
+    sound, ``on_end`` each job that has ended, before its reader hears of it.
     """
 
     def __init__(self, queue: AdmissionQueue, client: EnginePool, timeout: float) -> None:
@@ -40,6 +43,9 @@ class Drive:
         self._later: asyncio.TimerHandle | None = None
         self.jobs: dict[str, Job] = {}
         self.outcomes: Counter[str] = Counter()
+        self.speech_seconds = 0.0
+        self.on_first_chunk: Callable[[float], None] = lambda seconds: None
+        self.on_end: Callable[[Job], None] = lambda job: None
 
     async def run(self, job: Job) -> None:
         """From the queue to the final update. Its place is freed however this ends."""
@@ -73,6 +79,7 @@ class Drive:
         self.jobs.pop(job.id, None)
         self.outcomes[job.outcome] += 1
         self._log(job)
+        self.on_end(job)
         job.mailbox.put(job.final)
 
     def engines_changed(self) -> None:
@@ -174,20 +181,25 @@ class Drive:
             case Progress():
                 job.add_progress(event.speech_seconds, redone=event.redone)
             case AudioChunk():
+                first = job.first_chunk is None
                 job.add_chunk(event.pcm)
+                if first:
+                    self.on_first_chunk(Clock() - job.submitted)
                 if job.request.stream:
                     job.mailbox.put(Chunk(event.pcm))
             case HandedOver():
-                job.retried, job.engine = event.attempt > 1, event.engine
+                job.retried, job.engine, job.attempts = event.attempt > 1, event.engine, event.attempt
             case Finished():
-                job.stats = event.stats
+                job.stats, job.memory = event.stats, event.stats.memory
                 if event.stats.speech_seconds > 0:
                     self._queue.rtf.add(event.stats.rtf)
                     self._queue.speed.finished()
             case Failed():
+                job.memory = event.memory
                 raise failure(event)
             case Cancelled():
                 raise EngineError("engine_died", "The engine dropped this request. Try again.")
+        self.speech_seconds += job.done_seconds - done
         self._clock(job.done_seconds - done)
         if isinstance(event, HandedOver | Started | Finished) or job.redone != redone:
             self._tell(job)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-from cosyui.engine.request import SAMPLE_RATE, RequestStats, SynthesisRequest
+from cosyui.engine.request import SAMPLE_RATE, RequestMemory, RequestStats, SynthesisRequest
 from cosyui.notice import Notice
 from cosyui.service.mailbox import Mailbox
 from cosyui.service.recorder import Recorder
@@ -20,9 +20,10 @@ SEGMENT_SECONDS = 12.0
 @dataclass(eq=False)
 class Job:
     """``expected_seconds`` is the estimate of its speech, ``notices`` are remarks on its clip and transcript;
-    ``engine`` is the number of the one that works on it.
+    ``engine`` is the number of the one that works on it, ``attempts``: how many processes have had it. ``memory``: what
+    the engine says of it at the end.
 
-    Times are of the monotonic clock.
+    Times are of the monotonic clock, but ``arrived`` is in seconds since the epoch.
     """
 
     request: SynthesisRequest
@@ -31,6 +32,7 @@ class Job:
     notices: tuple[Notice, ...] = ()
     recorder: Recorder = field(kw_only=True)
     submitted: float = field(default_factory=Clock)
+    arrived: float = field(default_factory=time.time)
     state: JobState = "waiting"
     mailbox: Mailbox = field(default_factory=Mailbox)
     turn: asyncio.Event = field(default_factory=asyncio.Event)
@@ -40,9 +42,11 @@ class Job:
     retried: bool = False
     redone: bool = False
     engine: int = 0
+    attempts: int = 0
     started: float | None = None
     first_chunk: float | None = None
     stats: RequestStats | None = None
+    memory: RequestMemory | None = None
     final: Done | Problem | Stopped = field(default_factory=Stopped)
     closed: bool = False
     task: asyncio.Task[None] | None = None

@@ -32,7 +32,7 @@ class OutputStore:
             raise SetupError(problem.code, problem.message) from error
 
     def path(self, take_id: str) -> Path:
-        """Where a take that is made now belongs."""
+        """Where a take that is asked for now belongs."""
         return self.root / f"{datetime.now().astimezone():%Y-%m-%d}" / f"{take_id}.wav"
 
     def discard(self, path: Path) -> None:

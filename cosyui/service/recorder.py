@@ -17,11 +17,14 @@ MEMORY_BYTES = 4 << 20
 
 
 class Recorder:
-    """``add`` chunks and ``spill`` now and then; end with ``finish`` or ``discard``, after which nothing is taken."""
+    """``add`` chunks and ``spill`` now and then; end with ``finish`` or ``discard``, after which nothing is taken.
+
+    ``path`` is where the take will be, also while nothing of it is there.
+    """
 
     def __init__(self, outputs: OutputStore, take_id: str) -> None:
         self._outputs = outputs
-        self._id = take_id
+        self.path = outputs.path(take_id)
         self._waiting: list[bytes] = []
         self._bytes = 0
         self._writer: WavWriter | None = None
@@ -41,8 +44,7 @@ class Recorder:
     async def finish(self) -> Path:
         """The finished file. Raises CosyuiError ``outputs_not_writable``, ``disk_full`` or ``output_bad``."""
         await self._in_thread(self._finish)
-        assert self._writer is not None
-        return self._writer.path
+        return self.path
 
     async def discard(self) -> None:
         """Leave nothing behind, neither in memory nor on the disk. Raises CosyuiError ``outputs_not_writable``."""
@@ -68,7 +70,7 @@ class Recorder:
         if self._discarded:
             return
         if self._writer is None:
-            self._writer = WavWriter(self._outputs.path(self._id))
+            self._writer = WavWriter(self.path)
             self._writer.open()
         chunks, self._waiting, self._bytes = self._waiting, [], 0
         for chunk in chunks:
@@ -83,4 +85,4 @@ class Recorder:
         self._discarded = True
         if self._writer is not None:
             self._writer.discard()
-            self._outputs.discard(self._writer.path)
+            self._outputs.discard(self.path)

@@ -27,9 +27,11 @@ from cosyui.service.admission import AdmissionQueue
 from cosyui.service.clips import Clip, ClipStore
 from cosyui.service.drive import Drive
 from cosyui.service.job import Job
+from cosyui.service.operations import Operations
 from cosyui.service.outputs import OutputStore
 from cosyui.service.recorder import Recorder
-from cosyui.service.types import FormError, Overview, QueueEntry, TakeForm, Update
+from cosyui.service.state import overview_of, sample_of
+from cosyui.service.types import FormError, Overview, TakeForm, Update
 from cosyui.settings import Settings
 from cosyui.speech.clip import pyav
 from cosyui.speech.clip.decode import formats
@@ -72,7 +74,10 @@ class Ticket:
 
 
 class SynthesisService:
-    """Admission queue, engines and output folder of one server. Make, `start`, use, `close`."""
+    """Admission queue, engines and output folder of one server. Make, `start`, use, `close`.
+
+    ``uploads``: a folder of temporary files that is the server's alone; what is old in there is deleted, too.
+    """
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class SynthesisService:
         clips: ClipStore,
         transcriber: Transcriber | None = None,
         monitor: Monitor | None = None,
+        uploads: Path | None = None,
     ) -> None:
         self.settings = settings
         self.client = client
@@ -89,9 +95,18 @@ class SynthesisService:
         self.clips = clips
         self.transcriber = transcriber
         self._transcribing = asyncio.Lock()
-        self._monitor = monitor if monitor is not None else Monitor()
         self._queue = AdmissionQueue(settings.queue_size)
         self._drive = Drive(self._queue, client, settings.request_timeout)
+        self.operations = Operations(
+            settings,
+            outputs.root,
+            lambda: sample_of(client, self._queue, self._drive),
+            lambda: client.pids,
+            monitor,
+            uploads,
+        )
+        self._drive.on_first_chunk = self.operations.first_chunk
+        self._drive.on_end = self._ended
         self._started = time.monotonic()
         self._rejected = 0
         self._closed = False
@@ -108,6 +123,7 @@ class SynthesisService:
             log(logger, logging.WARNING, "decoder_missing", package="av", formats=formats())
         self.client.on_change = self._drive.engines_changed
         await self.client.start()
+        await self.operations.start()
 
     async def close(self) -> None:
         """Cancel every request, stop the engines' processes. Bounded in time; calling it twice is fine."""
@@ -116,7 +132,7 @@ class SynthesisService:
             await Ticket(job).cancel()
         await self.client.close()
         await asyncio.to_thread(self.clips.close)
-        self._monitor.close()
+        await self.operations.close()
 
     async def restart_engine(self) -> None:
         """Replace the engines' processes, also broken ones. Waiting requests stay; running ones are started again."""
@@ -189,9 +205,10 @@ class SynthesisService:
             self._queue.enter(job)
         except CosyuiError as error:
             self._rejected += 1
-            log(logger, logging.INFO, "request_rejected", client=form.client, code=error.code)
+            self.operations.rejected(_new_id(), form, error, long=self._is_long(form))
             raise
         self._drive.jobs[job.id] = job
+        self.operations.in_use.hold(job.id, job.recorder.path)
         job.task = asyncio.create_task(self._drive.run(job), name=f"take-{job.id}")
         job.task.add_done_callback(lambda _: self._drive.finish(job))
         return Ticket(job)
@@ -202,43 +219,9 @@ class SynthesisService:
         return Ticket(job) if job is not None else None
 
     def overview(self) -> Overview:
-        """The queue, the engine and the memory at this moment; takes about a millisecond. Call it on the event loop."""
-        running = [job for job in self._drive.jobs.values() if job.state != "waiting"]
-        count, outlook = self._drive.outcomes, self._queue.outlook()
-        return Overview(
-            engine=self.client.state,
-            problem=self.client.problem,
-            facts=self.client.facts,
-            stats=self.client.latest_stats,
-            engines=self.client.views(),
-            machine=self._monitor.sample(*self.client.pids),
-            running=tuple(self._entry(job) for job in running),
-            waiting=tuple(self._entry(job, *outlook[job]) for job in self._queue.waiting),
-            queue_size=self._queue.size,
-            places=self._queue.places,
-            rtf=self._queue.rtf.value,
-            speed=self._queue.speed.at(len(self._queue.running)),
-            engine_restarts=self.client.restarts,
-            finished=count["done"],
-            failed=count["failed"],
-            stopped=count["stopped"],
-            rejected=self._rejected,
-            uptime_seconds=time.monotonic() - self._started,
-        )
-
-    def _entry(self, job: Job, position: int = 0, eta: float | None = None) -> QueueEntry:
-        return QueueEntry(
-            id=job.id,
-            client=job.client,
-            state=job.state,
-            age_seconds=job.age,
-            position=position,
-            eta_seconds=eta,
-            expected_seconds=job.expected_seconds,
-            done_seconds=job.done_seconds,
-            mode=job.request.mode,
-            long=job.request.long,
-        )
+        """The queue, the engine and the memory at this moment; quick. Call it on the event loop."""
+        health, uptime = self.operations.health(), time.monotonic() - self._started
+        return overview_of(self.client, self._queue, self._drive, health, rejected=self._rejected, uptime=uptime)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -269,7 +252,7 @@ class SynthesisService:
     def _make_job(self, form: TakeForm, clip: Clip) -> Job:
         transcript = form.transcript.strip() if form.mode is Mode.ZERO_SHOT else ""
         request = SynthesisRequest(
-            id=f"{datetime.now().astimezone():%H%M%S}-{uuid.uuid4().hex[:8]}",
+            id=_new_id(),
             text=form.text.strip(),
             mode=form.mode,
             prompt=replace(clip.prompt, transcript=transcript),
@@ -285,8 +268,16 @@ class SynthesisService:
         expected = speech_seconds(request.text, form.speed)
         return Job(request, form.client, expected, notices, recorder=Recorder(self.outputs, request.id))
 
+    def _ended(self, job: Job) -> None:
+        beside = sum(other.started is not None for other in self._queue.running)
+        self.operations.ended(job, beside, self.client.engines[job.engine].latest_stats)
+
     def _is_long(self, form: TakeForm) -> bool:
         return len(form.text.strip()) > self.settings.max_chars
+
+
+def _new_id() -> str:
+    return f"{datetime.now().astimezone():%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
 @contextlib.asynccontextmanager

@@ -12,7 +12,10 @@ from cosyui.errors import BusyError, CosyuiError, InputError
 from cosyui.host.config import EngineState
 from cosyui.host.pool import EngineView
 from cosyui.notice import Notice
+from cosyui.ops.leaks import Leak
 from cosyui.ops.monitor import MachineSample
+from cosyui.ops.sampler import Sample
+from cosyui.ops.schedule import JobView
 
 JobState = Literal["waiting", "running", "writing"]
 
@@ -172,6 +175,9 @@ class Overview:
     ``facts`` and ``stats`` are those of all ``engines`` together; ``places``: how many takes may be in them, and as
     many long jobs. ``rtf`` is the moving average of finished requests, ``speed`` the seconds of speech a second of all
     requests together at the present load; both are None before the first. Counters count since the start.
+
+    ``machine`` and ``sample`` are what was measured last, None before the first answer; ``problems``: sentences about
+    what watches and tidies; ``purge``: the job that deletes old files; ``waiting_rows``: of the journal, not written.
     """
 
     engine: EngineState
@@ -179,7 +185,7 @@ class Overview:
     facts: EngineFacts | None
     stats: EngineStats | None
     engines: tuple[EngineView, ...]
-    machine: MachineSample
+    machine: MachineSample | None
     running: tuple[QueueEntry, ...]
     waiting: tuple[QueueEntry, ...]
     queue_size: int
@@ -192,3 +198,8 @@ class Overview:
     stopped: int
     rejected: int
     uptime_seconds: float
+    sample: Sample
+    problems: tuple[str, ...]
+    leaks: tuple[Leak, ...]
+    purge: JobView
+    waiting_rows: int

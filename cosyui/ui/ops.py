@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
-from cosyui.engine.request import EngineFacts
 from cosyui.host.pool import EngineView
 from cosyui.ops.nvml import GpuSample
+from cosyui.ops.purge import PurgeResult
 from cosyui.service.types import Overview, QueueEntry
 from cosyui.ui.i18n import Words
 
@@ -42,7 +42,11 @@ def _engine(overview: Overview, words: Words) -> str:
     if overview.problem is not None:
         trouble = f'<p class="problem-line">{escape(words.error(overview.problem))}</p>'
     several = _engines(overview.engines, words) if len(overview.engines) > 1 else ""
-    return _table(rows) + several + trouble
+    return _table(rows) + several + trouble + _remarks("ops_watch", overview.problems + _leaks(overview), words)
+
+
+def _leaks(overview: Overview) -> tuple[str, ...]:
+    return tuple(leak.reason for leak in overview.leaks)
 
 
 def _engines(engines: Iterable[EngineView], words: Words) -> str:
@@ -67,6 +71,8 @@ def _engine_row(engine: EngineView, words: Words) -> str:
 
 def _memory(overview: Overview, words: Words) -> str:
     machine = overview.machine
+    if machine is None:
+        return f'<p class="hint">{words("ops_measuring")}</p>'
     engine_rss = machine.engine.rss if machine.engine is not None else 0
     used = machine.ram_total - machine.ram_available
     meters = [
@@ -83,7 +89,33 @@ def _memory(overview: Overview, words: Words) -> str:
     elif stats is not None:
         held = words("ops_allocated", allocated=size(stats.allocated), reserved=size(stats.reserved))
         notes = f'<p class="hint">{words("ops_vram_engine")}: {held}</p>'
-    return "".join(meters) + notes
+    return "".join(meters) + notes + _table(_vram(overview, words) + _disk(overview, words))
+
+
+def _vram(overview: Overview, words: Words) -> list[tuple[str, str]]:
+    """Each card's memory by parts, and how it is broken up."""
+    rows = []
+    for parts in overview.sample.vram.values():
+        shown = {words(f"ops_vram_{name}"): size(amount) for name, amount in parts.items() if amount}
+        rows.append((words("ops_vram"), _parts(shown)))
+    stats = overview.stats
+    if stats is not None and stats.device_total:
+        pieces = words("ops_pieces", largest=size(stats.largest_free), splits=size(stats.inactive_splits))
+        rows.append((words("ops_fragments"), pieces))
+    return rows
+
+
+def _disk(overview: Overview, words: Words) -> list[tuple[str, str]]:
+    disk, purge = overview.sample.disk, overview.purge
+    rows = []
+    if disk is not None:
+        rows.append((words("ops_outputs"), words("ops_disk", used=size(disk.used), free=size(disk.free))))
+    if isinstance(purge.result, PurgeResult):
+        done = words("ops_purged", files=purge.result.files, size=size(purge.result.bytes))
+        rows.append((words("ops_purge_last"), done))
+    if purge.next_in is not None:
+        rows.append((words("ops_purge_next"), words("ops_in", time=duration(purge.next_in))))
+    return rows
 
 
 def _gpu(gpu: GpuSample) -> str:
@@ -96,7 +128,11 @@ def _gpu(gpu: GpuSample) -> str:
 
 def _queue(overview: Overview, words: Words) -> str:
     waiting = words("ops_of", count=len(overview.waiting), size=overview.queue_size)
+    sample = overview.sample
     rows = [(words("ops_running"), str(len(overview.running))), (words("ops_waiting"), waiting)]
+    if sample.first_chunk_p50 is not None and sample.first_chunk_p95 is not None:
+        firsts = f"{sample.first_chunk_p50:.2f} / {sample.first_chunk_p95:.2f} s"
+        rows.append((words("ops_first_chunk"), firsts))
     entries = [*overview.running, *overview.waiting]
     if not entries:
         return _table(rows) + f'<p class="hint">{words("ops_idle")}</p>'
@@ -133,14 +169,14 @@ def _model(overview: Overview, words: Words) -> str:
     ]
     if overview.stats is not None:
         rows.append((words("ops_prompts"), str(overview.stats.cached_prompts)))
-    return _table(rows) + _warnings(facts, words)
+    return _table(rows) + _remarks("ops_warnings", facts.warnings, words)
 
 
-def _warnings(facts: EngineFacts, words: Words) -> str:
-    if not facts.warnings:
+def _remarks(title: str, sentences: Sequence[str], words: Words) -> str:
+    if not sentences:
         return ""
-    lines = "".join(f"<li>{escape(warning)}</li>" for warning in facts.warnings)
-    return f'<p class="hint">{words("ops_warnings")}</p><ul class="notes">{lines}</ul>'
+    lines = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f'<p class="hint">{words(title)}</p><ul class="notes">{lines}</ul>'
 
 
 def _card(name: str, title: str, body: str) -> str:

@@ -96,8 +96,8 @@ class Page:
         return await self._show_panel(request), gr.Timer(active=True)
 
     async def _leave(self, request: gr.Request) -> None:
-        """The browser tab is gone: nobody will hear its take."""
-        await self._takes.stop(session_of(request))
+        """The browser tab is gone."""
+        await self._takes.leave(session_of(request))
 
 
 def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any, Any, None]]:

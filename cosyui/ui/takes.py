@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,6 +16,9 @@ from cosyui.ui.i18n import Words
 
 FIELDS = ("text", "clip", "transcript", "instruction", "speed", "seed")
 """Fields that have a place for their problem; any other problem is shown in the status line."""
+
+MOST_SHOWN = 300
+"""Pages whose take is kept from the purge, as long as they are open."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +39,12 @@ class _Take:
 
 
 class Takes:
-    """The takes in work, one a browser session at most."""
+    """The takes in work, one a browser session at most, and those that stand on the pages: they are not purged."""
 
     def __init__(self, service: SynthesisService) -> None:
         self._service = service
         self._by_session: dict[str, _Take] = {}
+        self._shown: OrderedDict[str, None] = OrderedDict()
 
     async def stop(self, session: str) -> bool:
         """Stop the session's take at once, also when the page is gone; False if there is none."""
@@ -50,6 +55,22 @@ class Takes:
         if take.ticket is not None:
             await take.ticket.cancel()
         return True
+
+    async def leave(self, session: str) -> None:
+        """The page is gone: nobody will hear its take, nor see what stands on it."""
+        await self.stop(session)
+        self._forget(session)
+
+    def _show(self, session: str, result: Result) -> None:
+        self._service.operations.in_use.hold(f"page-{session}", result.path)
+        self._shown[session] = None
+        self._shown.move_to_end(session)
+        if len(self._shown) > MOST_SHOWN:  # not every browser says when it leaves
+            self._forget(next(iter(self._shown)))
+
+    def _forget(self, session: str) -> None:
+        self._shown.pop(session, None)
+        self._service.operations.in_use.release(f"page-{session}")
 
     async def close(self) -> None:
         """Stop every take; each page still gets its last view."""
@@ -67,6 +88,8 @@ class Takes:
                 await take.ticket.cancel()
             async with contextlib.aclosing(take.ticket.updates()) as updates:
                 async for update in updates:
+                    if isinstance(update, Done):
+                        self._show(session, update.result)
                     view = _view(update, words)
                     if view is not None:
                         yield view

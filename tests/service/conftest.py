@@ -57,7 +57,7 @@ def new_service(tmp_path):
     """Makes a service that is not started; keyword arguments are settings."""
 
     def make(script=None, transcriber=None, engines=1, **settings):
-        folders = {"outputs_dir": tmp_path / "outputs", "clips_dir": tmp_path / "clips"}
+        folders = {name: tmp_path / name.removesuffix("_dir") for name in ("outputs_dir", "clips_dir", "journal")}
         options = Settings.load(folders | {"engine": "fake"} | settings, {})
         policy = RestartPolicy(first_pause=0.01, longest_pause=0.02)
         client = EnginePool([HostConfig(EngineConfig("none"), "fake", script or FakeScript())] * engines, policy)
