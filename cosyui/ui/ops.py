@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from cosyui.host.pool import EngineView
+from cosyui.ops.monitor import MachineSample
 from cosyui.ops.nvml import GpuSample
 from cosyui.ops.purge import PurgeResult
 from cosyui.service.types import Overview, QueueEntry
@@ -70,9 +71,20 @@ def _engine_row(engine: EngineView, words: Words) -> str:
 
 
 def _memory(overview: Overview, words: Words) -> str:
-    machine = overview.machine
-    if machine is None:
-        return f'<p class="hint">{words("ops_measuring")}</p>'
+    meters = f'<p class="hint">{words("ops_measuring")}</p>'
+    if overview.machine is not None:
+        meters = _meters(overview.machine, words)
+    stats = overview.stats
+    notes = ""
+    if stats is not None and stats.device_total:
+        held = words("ops_allocated", allocated=size(stats.allocated), reserved=size(stats.reserved))
+        notes = f'<p class="hint">{words("ops_vram_engine")}: {held}</p>'
+    elif overview.machine is not None and not overview.machine.gpus:
+        notes = f'<p class="hint">{words("ops_no_gpu")}</p>'
+    return meters + notes + _table(_vram(overview, words) + _disk(overview, words))
+
+
+def _meters(machine: MachineSample, words: Words) -> str:
     engine_rss = machine.engine.rss if machine.engine is not None else 0
     used = machine.ram_total - machine.ram_available
     meters = [
@@ -81,15 +93,7 @@ def _memory(overview: Overview, words: Words) -> str:
         _meter(words("ops_ram_machine"), f"{size(used)} / {size(machine.ram_total)}", used / machine.ram_total),
         _meter(words("ops_cpu"), f"{machine.cpu_percent:.0f} %", machine.cpu_percent / 100, alarm=False),
     ]
-    meters += [_gpu(gpu) for gpu in machine.gpus]
-    stats = overview.stats
-    notes = ""
-    if not machine.gpus:
-        notes = f'<p class="hint">{words("ops_no_gpu")}</p>'
-    elif stats is not None:
-        held = words("ops_allocated", allocated=size(stats.allocated), reserved=size(stats.reserved))
-        notes = f'<p class="hint">{words("ops_vram_engine")}: {held}</p>'
-    return "".join(meters) + notes + _table(_vram(overview, words) + _disk(overview, words))
+    return "".join(meters + [_gpu(gpu) for gpu in machine.gpus])
 
 
 def _vram(overview: Overview, words: Words) -> list[tuple[str, str]]:

@@ -30,6 +30,7 @@ class AppProcess:
 
     def __init__(self, outputs, **settings):
         self.outputs = outputs
+        settings.setdefault("journal", outputs.with_name(f"{outputs.name}.sqlite"))
         self.url = f"http://127.0.0.1:{settings['port']}"
         self.errors = deque(maxlen=200)
         self.process = subprocess.Popen(

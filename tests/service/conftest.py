@@ -56,13 +56,14 @@ def form(clip):
 def new_service(tmp_path):
     """Makes a service that is not started; keyword arguments are settings."""
 
-    def make(script=None, transcriber=None, engines=1, **settings):
+    def make(script=None, transcriber=None, engines=1, monitor=None, uploads=None, **settings):
         folders = {name: tmp_path / name.removesuffix("_dir") for name in ("outputs_dir", "clips_dir", "journal")}
         options = Settings.load(folders | {"engine": "fake"} | settings, {})
         policy = RestartPolicy(first_pause=0.01, longest_pause=0.02)
         client = EnginePool([HostConfig(EngineConfig("none"), "fake", script or FakeScript())] * engines, policy)
         clips = ClipStore.from_settings(options)
-        return SynthesisService(options, client, OutputStore(options.outputs_dir), clips, transcriber)
+        outputs = OutputStore(options.outputs_dir)
+        return SynthesisService(options, client, outputs, clips, transcriber, monitor, uploads)
 
     return make
 
@@ -72,8 +73,8 @@ def fake_service(new_service):
     """Context manager of a started service with a fake engine; everything inside must end within LIMIT."""
 
     @contextlib.asynccontextmanager
-    async def start(wait=True, script=None, transcriber=None, engines=1, **settings):
-        async with asyncio.timeout(LIMIT), running(new_service(script, transcriber, engines, **settings)) as service:
+    async def start(wait=True, **given):
+        async with asyncio.timeout(LIMIT), running(new_service(**given)) as service:
             if wait:
                 await service.client.wait_until()
             yield service

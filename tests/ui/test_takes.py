@@ -2,13 +2,17 @@
 
 import asyncio
 import contextlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from cosyui.engine.request import RequestStats
 from cosyui.errors import CosyuiError, InputError
-from cosyui.service.types import FormError, Problem, Running, Stopped, TakeForm, Waiting
+from cosyui.service.in_use import InUse
+from cosyui.service.types import Done, FormError, Problem, Result, Running, Stopped, TakeForm, Waiting
 from cosyui.settings import Settings
+from cosyui.ui import takes as takes_module
 from cosyui.ui.i18n import Dictionary
 from cosyui.ui.takes import Takes
 
@@ -40,6 +44,7 @@ class Service:
         self.gate = asyncio.Event()
         self.gate.set()
         self._error = error
+        self.operations = SimpleNamespace(in_use=InUse())
 
     async def submit(self, form):
         await self.gate.wait()
@@ -104,3 +109,25 @@ async def test_problems_go_to_their_fields_and_the_rest_to_the_status_line():
     assert "No text." in last.problems["text"]
     assert "Not this mode." in last.status
     assert "No text." not in last.status
+
+
+async def test_what_stands_on_a_page_is_in_use_until_it_leaves(monkeypatch):
+    monkeypatch.setattr(takes_module, "MOST_SHOWN", 2)
+    stats = RequestStats(1.0, 1.0, 1.0, 25, 1)
+
+    async def show(takes, session, name):
+        takes._service.ticket = Ticket([Done(Result(name, Path(name), 1.0, 1, stats, 0.0, 0.0, 0.0))])
+        async with contextlib.aclosing(takes.views(session, FORM, WORDS)) as views:
+            return [await anext(views) for _ in range(2)][-1]
+
+    takes = Takes(Service())
+    in_use = takes._service.operations.in_use
+    await show(takes, "tab", "one.wav")
+    await show(takes, "tab", "two.wav")
+    assert in_use() == {Path("two.wav")}
+    await show(takes, "other", "three.wav")
+    await show(takes, "third", "four.wav")
+    assert in_use() == {Path("three.wav"), Path("four.wav")}, "the oldest page has to give way"
+    for session in ("other", "third", "third", "nobody"):
+        await takes.leave(session)
+    assert in_use() == frozenset()
