@@ -73,7 +73,8 @@ class Operations:
         self.sampler = Sampler(sources, settings.sample_seconds, start=self._in_thread)
         journal = settings.journal.expanduser().absolute()
         self.journal = Journal(journal, settings.journal_rows, settings.journal_days)
-        self.purge = Purge(_folders(settings, outputs, uploads), self.in_use)
+        self._not_started: list[str] = []
+        self.purge = self._purge(settings, outputs, uploads)
         self.schedule = Schedule()
         self.schedule.add("purge", self.purge.run, PURGE_EVERY, first_in=FIRST_PURGE)
         self.schedule.add("leaks", self.look_for_leaks, LEAKS_EVERY)
@@ -82,7 +83,6 @@ class Operations:
         self._threads: list[threading.Thread] = []
         self._sampling: asyncio.Task[None] | None = None
         self._crash: tuple[float, str] | None = None
-        self._not_started: list[str] = []
         self._running = False
 
     async def start(self) -> None:
@@ -170,6 +170,17 @@ class Operations:
         if isinstance(purge.result, PurgeResult):
             yield from _purge_problems(purge.result)
 
+    def _purge(self, settings: Settings, outputs: Path, uploads: Path | None) -> Purge:
+        age = settings.purge_hours * HOUR or math.inf
+        folders = [Folder(outputs, age, settings.outputs_quota)]
+        if uploads is None:
+            return Purge(folders, self.in_use)
+        try:
+            return Purge([*folders, Folder(uploads, age, own=is_anything)], self.in_use)
+        except ValueError as error:  # others keep things in there
+            self._not_started.append(f"Old uploads are not deleted: {error}.")
+            return Purge(folders, self.in_use)
+
     def _begin_sampling(self) -> None:
         self._sampling = asyncio.create_task(self._sample(), name="sampler")
 
@@ -204,14 +215,6 @@ class Operations:
         closing = threading.Thread(target=self.monitor.close, name="ops-closing", daemon=True)
         closing.start()
         closing.join(STOP_SECONDS)
-
-
-def _folders(settings: Settings, outputs: Path, uploads: Path | None) -> list[Folder]:
-    age = settings.purge_hours * HOUR or math.inf
-    folders = [Folder(outputs, age, settings.outputs_quota)]
-    if uploads is not None:
-        folders.append(Folder(uploads, age, own=is_anything))
-    return folders
 
 
 def _purge_problems(result: PurgeResult) -> Iterator[str]:

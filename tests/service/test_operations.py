@@ -3,8 +3,10 @@
 import asyncio
 import os
 import sqlite3
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -209,6 +211,8 @@ async def test_the_uploads_of_the_page_are_purged_and_a_shared_folder_is_not_tak
     os.utime(kept, (0, 0))
     new_service(uploads=uploads, purge_hours=0).operations.purge.run()
     assert kept.exists()
+    service = new_service(uploads=Path(tempfile.gettempdir()))
+    assert "Old uploads are not deleted" in service.overview().problems[0]
 
 
 async def test_a_journal_that_cannot_be_written_harms_no_take(fake_service, form, tmp_path):
