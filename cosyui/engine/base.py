@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cosyui.engine.request import EngineFacts, EngineStats, Event, SynthesisRequest
+from cosyui.engine.request import Cleared, EngineFacts, EngineStats, Event, SynthesisRequest
 
 
 class EngineProtocol(Protocol):
@@ -31,6 +31,9 @@ class EngineProtocol(Protocol):
 
     def stats(self) -> EngineStats:
         """Live counters; cheap enough to call every second."""
+
+    def clear(self) -> Cleared:
+        """Give back what can be made again: caches and unused memory. Requests in work go on."""
 
     def close(self) -> None:
         """Free the model and its memory; the engine cannot be used afterwards."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import torch
 
+from cosyui.engine.clearing import clear
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.facts import facts_of
 from cosyui.engine.gauge import Gauge
@@ -17,7 +18,7 @@ from cosyui.engine.memory import give_back, hold_to, plan_memory
 from cosyui.engine.needs import Aside, Decode, Need, NewTokens, Render
 from cosyui.engine.precision import choose_device, choose_precision, describe
 from cosyui.engine.prompts import PromptCache
-from cosyui.engine.request import Cancelled, EngineStats, Event, Failed, Finished, SynthesisRequest
+from cosyui.engine.request import Cancelled, Cleared, EngineStats, Event, Failed, Finished, SynthesisRequest
 from cosyui.engine.stages import Stages
 from cosyui.engine.take import Studio, Take
 from cosyui.engine.work import Work
@@ -254,6 +255,9 @@ class Engine:
             extra={"redone_in_float32": float(self.rendering.redone)},
         )
         return self.gauge.fill(counters, self.prompts, idle=not self.has_work)
+
+    def clear(self) -> Cleared:
+        return clear(self.model, self.prompts, self.stages, self.process)
 
     def close(self) -> None:
         for work in self.lanes:

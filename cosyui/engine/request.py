@@ -194,6 +194,17 @@ class EngineFacts:
 
 
 @dataclass(frozen=True)
+class Cleared:
+    """What an engine gave back when it was asked to: bytes by part, and how long that took.
+
+    ``features`` of clips, ``unused`` memory of the card that PyTorch had kept, ``host`` memory of the process.
+    """
+
+    freed: dict[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class EngineStats:
     """Live counters of an engine; memory in bytes. Without CUDA only ``rss`` and ``features`` are not 0.
 

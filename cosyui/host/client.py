@@ -7,10 +7,23 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 
-from cosyui.engine.request import EngineFacts, EngineStats, Event, SynthesisRequest
+from cosyui.engine.request import Cleared, EngineFacts, EngineStats, Event, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError
+from cosyui.host.answers import Answers
 from cosyui.host.config import EngineState, HostConfig
-from cosyui.host.messages import AskStats, Cancel, Events, LoadFailed, Message, Ready, Start, Stats, Submit
+from cosyui.host.messages import (
+    AskStats,
+    Cancel,
+    Clear,
+    Emptied,
+    Events,
+    LoadFailed,
+    Message,
+    Ready,
+    Start,
+    Stats,
+    Submit,
+)
 from cosyui.host.process import EngineProcess
 from cosyui.host.stream import HandedOver, Stream
 from cosyui.host.supervision import Deaths, RestartPolicy
@@ -43,7 +56,8 @@ class EngineClient:
         self._hurry = asyncio.Event()
         self._asked = False
         self._loaded = False
-        self._stats_waiters: list[asyncio.Future[EngineStats | None]] = []
+        self._stats = Answers[EngineStats]()
+        self._cleared = Answers[Cleared]()
         self.on_change: Callable[[], None] = lambda: None
         self.on_leave: Callable[[Stream], bool] = lambda stream: False
         self.state: EngineState = "stopped"
@@ -130,10 +144,17 @@ class EngineClient:
         """Ask the engine between two steps; None if there is none that could answer."""
         if self.state != "ready" or self._process is None:
             return None
-        waiter: asyncio.Future[EngineStats | None] = asyncio.get_running_loop().create_future()
-        self._stats_waiters.append(waiter)
+        answer = self._stats.expect()
         self._process.send(AskStats())
-        return await waiter
+        return await answer
+
+    async def clear(self) -> Cleared | None:
+        """Have the engine give back what can be made again; None if there is none that could, or it ended."""
+        if self.state != "ready" or self._process is None:
+            return None
+        answer = self._cleared.expect()
+        self._process.send(Clear())
+        return await answer
 
     async def restart(self) -> None:
         """Replace the process now, also a broken one. Requests in it are handed to the next one, within their limit."""
@@ -193,7 +214,7 @@ class EngineClient:
         """The process is gone: pause before the next, or None if there is to be no next."""
         self.last_words = tuple(process.tail)
         self.latest_stats = None
-        self._answer_stats(None)
+        self._answer_nobody()
         end = process.describe_end()
         if self.problem is not None:  # the load failed
             self._break(self.problem)
@@ -244,7 +265,7 @@ class EngineClient:
         self._end_all(problem)
 
     def _end_all(self, problem: CosyuiError) -> None:
-        self._answer_stats(None)
+        self._answer_nobody()
         for stream in self.unfinished:
             stream.fail(problem)
 
@@ -263,7 +284,9 @@ class EngineClient:
             case Stats():
                 self.latest_stats = message.stats
                 if message.answer:
-                    self._answer_stats(message.stats)
+                    self._stats.give(message.stats)
+            case Emptied():
+                self._cleared.give(message.cleared)
             case Events():
                 for event in message.events:
                     if event.request_id in self._streams:  # else: cancelled a moment ago
@@ -274,11 +297,9 @@ class EngineClient:
         stream.begin(self.number)
         self._process.send(Submit(stream.request, again=stream.deaths > 0))
 
-    def _answer_stats(self, stats: EngineStats | None) -> None:
-        waiters, self._stats_waiters = self._stats_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(stats)
+    def _answer_nobody(self) -> None:
+        self._stats.give(None)
+        self._cleared.give(None)
 
     def _reason(self) -> CosyuiError:
         if self.state == "broken" and self.problem is not None:

@@ -18,6 +18,7 @@ from cosyui.engine.request import (
     SAMPLE_RATE,
     AudioChunk,
     Cancelled,
+    Cleared,
     EngineFacts,
     EngineStats,
     Event,
@@ -157,6 +158,9 @@ class FakeEngine:
         running = sum(take.begun for take in self._lanes)
         stats = EngineStats(running, len(self._lanes) - running, self._finished, self._failed, rss=0)
         return self._card.fill(stats)
+
+    def clear(self) -> Cleared:
+        return Cleared({"features": 0, "unused": 0, "host": 0}, 0.0)
 
     def close(self) -> None:
         self._lanes.clear()

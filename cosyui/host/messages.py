@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cosyui.engine.request import EngineFacts, EngineStats, Event, SynthesisRequest
+from cosyui.engine.request import Cleared, EngineFacts, EngineStats, Event, SynthesisRequest
 from cosyui.errors import CosyuiError
 from cosyui.host.config import HostConfig
 
@@ -35,11 +35,16 @@ class AskStats:
 
 
 @dataclass(frozen=True)
+class Clear:
+    """Answered by an Emptied between two steps."""
+
+
+@dataclass(frozen=True)
 class Shutdown:
     """Close the engine and exit."""
 
 
-Command = Start | Submit | Cancel | AskStats | Shutdown
+Command = Start | Submit | Cancel | AskStats | Clear | Shutdown
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,13 @@ class Stats:
 
 
 @dataclass(frozen=True)
+class Emptied:
+    cleared: Cleared
+
+
+@dataclass(frozen=True)
 class Events:
     events: tuple[Event, ...]
 
 
-Message = Ready | LoadFailed | Stats | Events
+Message = Ready | LoadFailed | Stats | Emptied | Events

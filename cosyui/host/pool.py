@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
-from cosyui.engine.request import EngineFacts, EngineStats, Event, SynthesisRequest
+from cosyui.engine.request import Cleared, EngineFacts, EngineStats, Event, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError
 from cosyui.host.client import EngineClient
 from cosyui.host.config import EngineState, HostConfig
@@ -167,6 +167,11 @@ class EnginePool:
         """Ask the engines between two steps; None if there is none that could answer."""
         answers = await asyncio.gather(*(engine.stats() for engine in self.engines))
         return joined_stats([answer for answer in answers if answer is not None])
+
+    async def clear(self) -> list[Cleared]:
+        """Have the engines give back what can be made again; of those that could."""
+        answers = await asyncio.gather(*(engine.clear() for engine in self.engines))
+        return [answer for answer in answers if answer is not None]
 
     async def restart(self, number: int | None = None) -> None:
         """Replace the process of one engine, or all of them, also broken ones; requests in them are started again.

@@ -22,7 +22,9 @@ from cosyui.host.config import HostConfig
 from cosyui.host.messages import (
     AskStats,
     Cancel,
+    Clear,
     Command,
+    Emptied,
     Events,
     LoadFailed,
     Message,
@@ -85,6 +87,9 @@ class Worker:
                     engine.cancel(command.request_id)
                 case AskStats():
                     self._send(Stats(engine.stats(), answer=True))
+                case Clear():
+                    self._send(Emptied(engine.clear()))
+                    self._send(Stats(engine.stats()))
                 case Shutdown():
                     return
                 case Start():

@@ -40,6 +40,15 @@ def open_session(path: Path, inputs: tuple[str, ...], threads: int) -> onnxrunti
     return session
 
 
+def shrink(session: onnxruntime.InferenceSession, feeds: dict[str, NDArray[Any]]) -> None:
+    """Have a session give its unused memory back, which it does behind a run: one of small ``feeds``."""
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    session.run(None, feeds, options)
+
+
 class SpeakerEncoder:
     """CAM++: filter bank -> speaker vector."""
 
@@ -50,6 +59,10 @@ class SpeakerEncoder:
         """Kaldi filter bank (T, 80), mean over time removed -> (192,) float32."""
         outputs: list[Any] = self.session.run(None, {"input": fbank[None].astype(np.float32)})
         return np.asarray(outputs[0], dtype=np.float32).reshape(-1)
+
+    def shrink(self) -> None:
+        """Give unused memory back."""
+        shrink(self.session, {"input": np.zeros((1, 100, 80), np.float32)})
 
 
 class SpeechTokenizer:
@@ -66,3 +79,8 @@ class SpeechTokenizer:
         }
         outputs: list[Any] = self.session.run(None, feeds)
         return np.asarray(outputs[0]).reshape(-1).astype(np.int64)
+
+    def shrink(self) -> None:
+        """Give unused memory back."""
+        feeds = {"feats": np.zeros((1, 128, 100), np.float32), "feats_length": np.array([100], np.int32)}
+        shrink(self.session, feeds)

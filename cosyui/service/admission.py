@@ -6,6 +6,7 @@ border of each of its segments, and gets one segment between two of them (`cosyu
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import math
 
@@ -39,6 +40,9 @@ class AdmissionQueue:
         self.rtf = MovingAverage()
         self.waiting: list[Job] = []
         self.running: list[Job] = []
+        self.held = False
+        """Nobody gets a place; who is in stays, and who waits keeps waiting."""
+        self._left = asyncio.Event()
 
     def set_places(self, places: int) -> None:
         """There are more places now, or fewer: then those who are in stay in."""
@@ -52,7 +56,7 @@ class AdmissionQueue:
     def check(self, long: bool = False) -> None:
         """Raises QueueFullError if one more job would have to wait and there is no room to wait."""
         waiting = self.line(long)
-        if len(self._in_place(long)) < self.places or len(waiting) < self.size:
+        if (len(self._in_place(long)) < self.places and not self.held) or len(waiting) < self.size:
             return
         raise QueueFullError.make(len(waiting), self._retry_hint(long))
 
@@ -71,7 +75,22 @@ class AdmissionQueue:
         for jobs in (self.waiting, self.running):
             if job in jobs:
                 jobs.remove(job)
+        self._left.set()
         self._fill()
+
+    def hold(self) -> None:
+        """Give no more places until `release`."""
+        self.held = True
+
+    def release(self) -> None:
+        self.held = False
+        self._fill()
+
+    async def emptied(self) -> None:
+        """Wait until nobody has a place."""
+        while self.running:
+            self._left.clear()
+            await self._left.wait()
 
     def position(self, job: Job) -> int:
         """1 for the next one in its line; 0 when it has its place."""
@@ -149,6 +168,8 @@ class AdmissionQueue:
         return max(1, math.ceil(speech if seconds is None else seconds))
 
     def _fill(self) -> None:
+        if self.held:
+            return
         for long in (False, True):
             free = max(0, self.places - len(self._in_place(long)))
             for job in self.line(long)[:free]:

@@ -30,6 +30,7 @@ from cosyui.service.job import Job
 from cosyui.service.operations import Operations
 from cosyui.service.outputs import OutputStore
 from cosyui.service.recorder import Recorder
+from cosyui.service.soft_restart import SoftRestarter
 from cosyui.service.state import overview_of, sample_of
 from cosyui.service.types import FormError, Overview, TakeForm, Update
 from cosyui.settings import Settings
@@ -107,6 +108,7 @@ class SynthesisService:
         )
         self._drive.on_first_chunk = self.operations.first_chunk
         self._drive.on_end = self._ended
+        self.soft_restarter = SoftRestarter(self._queue, client)
         self._started = time.monotonic()
         self._rejected = 0
         self._closed = False
@@ -128,6 +130,7 @@ class SynthesisService:
     async def close(self) -> None:
         """Cancel every request, stop the engines' processes. Bounded in time; calling it twice is fine."""
         self._closed = True
+        await self.soft_restarter.close()
         for job in reversed(list(self._drive.jobs.values())):  # waiting ones first: none is started on the way
             await Ticket(job).cancel()
         await self.client.close()
@@ -141,7 +144,7 @@ class SynthesisService:
     @property
     def ready(self) -> bool:
         """True when a request would be worked on right away or after those before it."""
-        return self.client.state == "ready" and not self._closed
+        return self.client.state == "ready" and not self._closed and not self.soft_restarter.busy
 
     def check_text(self, text: str, mode: Mode = Mode.ZERO_SHOT) -> None:
         """Raises InputError ``text_empty``, ``text_too_long`` or ``text_nothing_to_speak``, field ``text``."""

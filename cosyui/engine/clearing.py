@@ -1,0 +1,54 @@
+"""What an engine gives back without being loaded anew: caches, unused memory of the card, and of the process."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import gc
+import time
+
+import psutil
+import torch
+
+from cosyui.engine.prompts import PromptCache
+from cosyui.engine.request import Cleared
+from cosyui.engine.stages import Stages
+from cosyui.model.cosyvoice3 import CosyVoice3
+
+
+def clear(model: CosyVoice3, prompts: PromptCache, stages: Stages, process: psutil.Process) -> Cleared:
+    """Takes in work keep what they hold; what they share is computed again when it is needed."""
+    began = time.perf_counter()
+    features, rss, unused = prompts.nbytes, process.memory_info().rss, _unused(model.device)
+    prompts.clear()
+    stages.rest()
+    model.speaker_encoder.shrink()
+    model.speech_tokenizer.shrink()
+    gc.collect()
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)  # what is on its way holds memory, too
+        torch.cuda.empty_cache()
+        torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
+        torch.cuda.reset_peak_memory_stats(model.device)
+    _trim()
+    freed = {
+        "features": features,
+        "unused": max(0, unused - _unused(model.device)),
+        "host": max(0, rss - process.memory_info().rss),
+    }
+    return Cleared(freed, time.perf_counter() - began)
+
+
+def _unused(device: torch.device) -> int:
+    """Bytes of the card that PyTorch keeps for later."""
+    if device.type != "cuda":
+        return 0
+    return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def _trim() -> None:
+    """Have the C library give freed memory back to the system, where it knows how to."""
+    name = ctypes.util.find_library("c")
+    trim = getattr(ctypes.CDLL(name), "malloc_trim", None) if name else None
+    if trim is not None:
+        trim(0)

@@ -1,0 +1,82 @@
+"""The engines give back what they can, between jobs: nobody is cut off, and who waits keeps his place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from cosyui.host.pool import EnginePool
+from cosyui.ops.logs import log
+from cosyui.service.admission import AdmissionQueue
+
+logger = logging.getLogger(__name__)
+
+PATIENCE = 60.0
+"""Seconds that takes in work may need to end. A long job takes longer: then the rest is done around it."""
+
+
+@dataclass(frozen=True)
+class SoftRestart:
+    """What came of one. ``freed``: bytes by part, of all engines (see `cosyui.engine.request.Cleared`).
+
+    ``waited_seconds`` until the takes in work had ended, or patience had; ``cleared_seconds`` of the slowest engine;
+    ``held_back``: takes that waited for it; ``engines``: how many did it; ``around``: takes that were still in work.
+    """
+
+    freed: dict[str, int]
+    waited_seconds: float
+    cleared_seconds: float
+    held_back: int
+    engines: int
+    around: int
+
+
+class SoftRestarter:
+    """One at a time: who asks while one is under way gets its result."""
+
+    def __init__(self, queue: AdmissionQueue, client: EnginePool, patience: float = PATIENCE) -> None:
+        self._queue = queue
+        self._client = client
+        self._patience = patience
+        self._task: asyncio.Task[SoftRestart] | None = None
+        self.last: SoftRestart | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def run(self) -> SoftRestart:
+        """It goes on when the one who asked is gone."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._restart(), name="soft-restart")
+        return await asyncio.shield(self._task)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _restart(self) -> SoftRestart:
+        began = time.monotonic()
+        self._queue.hold()
+        try:
+            try:
+                async with asyncio.timeout(self._patience):
+                    await self._queue.emptied()
+            except TimeoutError:
+                log(logger, logging.INFO, "soft_restart_around_takes", running=len(self._queue.running))
+            waited, around = time.monotonic() - began, len(self._queue.running)
+            cleared = await self._client.clear()
+            held_back = len(self._queue.waiting)
+        finally:
+            self._queue.release()
+        freed: Counter[str] = Counter()
+        for one in cleared:
+            freed.update(one.freed)
+        slowest = max((one.seconds for one in cleared), default=0.0)
+        self.last = SoftRestart(dict(freed), waited, slowest, held_back, len(cleared), around)
+        log(logger, logging.INFO, "soft_restart", waited_seconds=waited, cleared_seconds=slowest, **freed)
+        return self.last
