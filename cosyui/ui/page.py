@@ -14,6 +14,7 @@ from cosyui.service.service import SynthesisService
 from cosyui.ui import banner, ops
 from cosyui.ui.controls import quiet
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
+from cosyui.ui.ops_actions import OpsActions
 from cosyui.ui.prompt_card import EXAMPLES
 from cosyui.ui.synthesis import SynthesisTab, session_of
 from cosyui.ui.takes import Takes
@@ -71,6 +72,7 @@ class Page:
             with gr.Tab(t("tab_synthesis"), id="synthesis") as speak:
                 SynthesisTab(self._service, self._takes, self._dictionary, t)
             with gr.Tab(t("tab_ops"), id="ops") as operate:
+                OpsActions(self._service, self._dictionary, t)
                 self.panel = gr.HTML("", elem_id="ops-panel", js_on_load=None)
         gr.HTML(f'<p class="foot">{both("footer")}</p>', js_on_load=None)
         self.header_tick = gr.Timer(FAST_TICK)

@@ -4,6 +4,9 @@ PAGE = {
     "tagline": "Any text, in the voice of a short clip",
     "tab_synthesis": "Speak",
     "tab_ops": "Ops",
+    "soft_restart": "Soft restart",
+    "soft_restart_sure": "Yes, free memory",
+    "soft_restart_leave": "Leave it",
     "language_switch": "中文",
     "theme_switch": "Light or dark",
     "text": "Text to speak",
@@ -98,6 +101,14 @@ LIVE = {
 }
 
 OPS = {
+    "soft_restart_waits": "Waiting for {count} running takes to end; those that wait keep their places.",
+    "soft_restart_done": "Freed {freed} ({parts}) in {seconds:.1f} s, after {waited:.1f} s of waiting; "
+    "{held} takes waited for it.",
+    "soft_restart_around": " {count} long takes were still running and went on.",
+    "soft_restart_nobody": "No engine is running that could free anything.",
+    "soft_restart_features": "clips",
+    "soft_restart_unused": "unused GPU memory",
+    "soft_restart_host": "process memory",
     "ops_engine": "Engine",
     "ops_memory": "Memory",
     "ops_queue": "Queue",

@@ -4,6 +4,9 @@ PAGE = {
     "tagline": "用一小段录音的声音，说任何话",
     "tab_synthesis": "合成",
     "tab_ops": "运维",
+    "soft_restart": "软重启",
+    "soft_restart_sure": "确认释放内存",
+    "soft_restart_leave": "取消",
     "language_switch": "English",
     "theme_switch": "浅色或深色",
     "text": "要说的文本",
@@ -96,6 +99,14 @@ LIVE = {
 }
 
 OPS = {
+    "soft_restart_waits": "正在等待 {count} 个运行中的任务结束；排队的任务保持原来的位置。",
+    "soft_restart_done": "已释放 {freed}（{parts}），用时 {seconds:.1f} 秒，"
+    "之前等待 {waited:.1f} 秒；期间有 {held} 个任务在等待。",
+    "soft_restart_around": "还有 {count} 个长任务在运行，未受影响。",
+    "soft_restart_nobody": "没有正在运行的引擎可以释放内存。",
+    "soft_restart_features": "音频特征",
+    "soft_restart_unused": "未用显存",
+    "soft_restart_host": "进程内存",
     "ops_engine": "引擎",
     "ops_memory": "内存",
     "ops_queue": "队列",
