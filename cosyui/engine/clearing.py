@@ -16,9 +16,9 @@ from cosyui.engine.stages import Stages
 from cosyui.model.cosyvoice3 import CosyVoice3
 
 
-def clear(model: CosyVoice3, prompts: PromptCache, stages: Stages, process: psutil.Process) -> Cleared:
+def clear(model: CosyVoice3, prompts: PromptCache, stages: Stages) -> Cleared:
     """Takes in work keep what they hold; what they share is computed again when it is needed."""
-    began = time.perf_counter()
+    began, process = time.perf_counter(), psutil.Process()
     features, rss, unused = prompts.nbytes, process.memory_info().rss, _unused(model.device)
     prompts.clear()
     stages.rest()
@@ -29,7 +29,6 @@ def clear(model: CosyVoice3, prompts: PromptCache, stages: Stages, process: psut
         torch.cuda.synchronize(model.device)  # what is on its way holds memory, too
         torch.cuda.empty_cache()
         torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
-        torch.cuda.reset_peak_memory_stats(model.device)
     _trim()
     freed = {
         "features": features,

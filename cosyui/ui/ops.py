@@ -11,8 +11,11 @@ from cosyui.ops.monitor import MachineSample
 from cosyui.ops.nvml import GpuSample
 from cosyui.ops.purge import PurgeResult
 from cosyui.service.types import Overview, QueueEntry
+from cosyui.ui.charts import Part, parts_bar
 from cosyui.ui.i18n import Words
 
+VRAM_MARK = 0.8
+"""Share of a card that an engine uses by default."""
 Rows = Iterable[tuple[str, str]]
 
 
@@ -81,7 +84,15 @@ def _memory(overview: Overview, words: Words) -> str:
         notes = f'<p class="hint">{words("ops_vram_engine")}: {held}</p>'
     elif overview.machine is not None and not overview.machine.gpus:
         notes = f'<p class="hint">{words("ops_no_gpu")}</p>'
-    return meters + notes + _table(_vram(overview, words) + _disk(overview, words))
+    bars = "".join(
+        parts_bar(
+            [Part(name, words(f"ops_vram_{name}"), amount) for name, amount in parts.items()],
+            lambda amount: size(int(amount)),
+            VRAM_MARK,
+        )
+        for parts in overview.sample.vram.values()
+    )
+    return meters + bars + notes + _table(_vram(overview, words) + _disk(overview, words))
 
 
 def _meters(machine: MachineSample, words: Words) -> str:
@@ -97,11 +108,8 @@ def _meters(machine: MachineSample, words: Words) -> str:
 
 
 def _vram(overview: Overview, words: Words) -> list[tuple[str, str]]:
-    """Each card's memory by parts, and how it is broken up."""
+    """How the cards' memory is broken up."""
     rows = []
-    for parts in overview.sample.vram.values():
-        shown = {words(f"ops_vram_{name}"): size(amount) for name, amount in parts.items() if amount}
-        rows.append((words("ops_vram"), _parts(shown)))
     stats = overview.stats
     if stats is not None and stats.device_total:
         pieces = words("ops_pieces", largest=size(stats.largest_free), splits=size(stats.inactive_splits))

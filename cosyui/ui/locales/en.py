@@ -4,6 +4,9 @@ PAGE = {
     "tagline": "Any text, in the voice of a short clip",
     "tab_synthesis": "Speak",
     "tab_ops": "Ops",
+    "span_quarter": "15 minutes",
+    "span_hour": "Hour",
+    "span_day": "Day",
     "soft_restart": "Soft restart",
     "soft_restart_sure": "Yes, free memory",
     "soft_restart_leave": "Leave it",
@@ -101,6 +104,19 @@ LIVE = {
 }
 
 OPS = {
+    "chart_speed": "Speech made",
+    "chart_speed_line": "s a second",
+    "chart_first": "First sound after",
+    "chart_queue": "Takes",
+    "chart_cpu": "CPU",
+    "chart_ram": "Memory",
+    "chart_errors": "Failed takes",
+    "chart_errors_line": "a second",
+    "chart_vram": "GPU memory",
+    "chart_used": "used",
+    "chart_load": "GPU load",
+    "chart_power": "GPU power",
+    "chart_heat": "GPU temperature",
     "soft_restart_waits": "Waiting for {count} running takes to end; those that wait keep their places.",
     "soft_restart_done": "Freed {freed} ({parts}) in {seconds:.1f} s, after {waited:.1f} s of waiting; "
     "{held} takes waited for it.",

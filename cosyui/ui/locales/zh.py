@@ -4,6 +4,9 @@ PAGE = {
     "tagline": "用一小段录音的声音，说任何话",
     "tab_synthesis": "合成",
     "tab_ops": "运维",
+    "span_quarter": "15 分钟",
+    "span_hour": "1 小时",
+    "span_day": "1 天",
     "soft_restart": "软重启",
     "soft_restart_sure": "确认释放内存",
     "soft_restart_leave": "取消",
@@ -99,6 +102,19 @@ LIVE = {
 }
 
 OPS = {
+    "chart_speed": "合成速度",
+    "chart_speed_line": "秒语音/秒",
+    "chart_first": "首段音频延迟",
+    "chart_queue": "任务",
+    "chart_cpu": "CPU",
+    "chart_ram": "内存",
+    "chart_errors": "失败任务",
+    "chart_errors_line": "次/秒",
+    "chart_vram": "显存",
+    "chart_used": "已用",
+    "chart_load": "GPU 负载",
+    "chart_power": "GPU 功耗",
+    "chart_heat": "GPU 温度",
     "soft_restart_waits": "正在等待 {count} 个运行中的任务结束；排队的任务保持原来的位置。",
     "soft_restart_done": "已释放 {freed}（{parts}），用时 {seconds:.1f} 秒，"
     "之前等待 {waited:.1f} 秒；期间有 {held} 个任务在等待。",
