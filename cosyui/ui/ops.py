@@ -85,7 +85,8 @@ def _memory(overview: Overview, words: Words) -> str:
     elif overview.machine is not None and not overview.machine.gpus:
         notes = f'<p class="hint">{words("ops_no_gpu")}</p>'
     bars = "".join(
-        parts_bar(
+        f'<p class="hint">{words("ops_vram")}</p>'
+        + parts_bar(
             [Part(name, words(f"ops_vram_{name}"), amount) for name, amount in parts.items()],
             lambda amount: size(int(amount)),
             VRAM_MARK,
