@@ -10,18 +10,20 @@ import time
 import psutil
 import torch
 
+from cosyui.engine.memory import unused_bytes
 from cosyui.engine.prompts import PromptCache
 from cosyui.engine.request import Cleared
 from cosyui.engine.stages import Stages
 from cosyui.model.cosyvoice3 import CosyVoice3
 
 
-def clear(model: CosyVoice3, prompts: PromptCache, stages: Stages) -> Cleared:
-    """Takes in work keep what they hold; what they share is computed again when it is needed."""
+def clear(model: CosyVoice3, prompts: PromptCache, stages: Stages, *, idle: bool) -> Cleared:
+    """Takes in work keep what they hold (``idle``: there are none); what they share is computed again when needed."""
     began, process = time.perf_counter(), psutil.Process()
-    features, rss, unused = prompts.nbytes, process.memory_info().rss, _unused(model.device)
+    features, rss, unused = prompts.nbytes, process.memory_info().rss, unused_bytes(model.device)
     prompts.clear()
-    stages.rest()
+    if idle:  # one that is at work may be in float32
+        stages.rest()
     model.speaker_encoder.shrink()
     model.speech_tokenizer.shrink()
     gc.collect()
@@ -32,17 +34,10 @@ def clear(model: CosyVoice3, prompts: PromptCache, stages: Stages) -> Cleared:
     _trim()
     freed = {
         "features": features,
-        "unused": max(0, unused - _unused(model.device)),
+        "unused": max(0, unused - unused_bytes(model.device)),
         "host": max(0, rss - process.memory_info().rss),
     }
     return Cleared(freed, time.perf_counter() - began)
-
-
-def _unused(device: torch.device) -> int:
-    """Bytes of the card that PyTorch keeps for later."""
-    if device.type != "cuda":
-        return 0
-    return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def _trim() -> None:

@@ -257,7 +257,7 @@ class Engine:
         return self.gauge.fill(counters, self.prompts, idle=not self.has_work)
 
     def clear(self) -> Cleared:
-        return clear(self.model, self.prompts, self.stages)
+        return clear(self.model, self.prompts, self.stages, idle=not len(self.lanes))
 
     def close(self) -> None:
         for work in self.lanes:

@@ -141,9 +141,15 @@ def give_back(device: torch.device, policy: EmptyCache, *, idle: bool) -> None:
     """Hand unused memory back to the card after a request, as ``policy`` says; on a CPU there is nothing to do."""
     if device.type != "cuda" or policy == "never":
         return
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    if policy == "always" or (idle and unused > UNUSED_LIMIT):
+    if policy == "always" or (idle and unused_bytes(device) > UNUSED_LIMIT):
         torch.cuda.empty_cache()
+
+
+def unused_bytes(device: torch.device) -> int:
+    """What PyTorch keeps of the card for later."""
+    if device.type != "cuda":
+        return 0
+    return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def weight_bytes(model: CosyVoice3) -> int:

@@ -130,9 +130,9 @@ class SynthesisService:
     async def close(self) -> None:
         """Cancel every request, stop the engines' processes. Bounded in time; calling it twice is fine."""
         self._closed = True
-        await self.soft_restarter.close()
         for job in reversed(list(self._drive.jobs.values())):  # waiting ones first: none is started on the way
             await Ticket(job).cancel()
+        await self.soft_restarter.close()  # after them: it lets those that wait have their places
         await self.client.close()
         await asyncio.to_thread(self.clips.close)
         await self.operations.close()

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
+from cosyui.engine.request import Cleared
 from cosyui.host.pool import EnginePool
 from cosyui.ops.logs import log
 from cosyui.service.admission import AdmissionQueue
@@ -16,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 PATIENCE = 60.0
 """Seconds that takes in work may need to end. A long job takes longer: then the rest is done around it."""
+CLEAR_SECONDS = 30.0
+"""An engine that has not answered by then hangs: nobody waits any longer, and what was freed is not told."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,17 @@ class SoftRestart:
 class SoftRestarter:
     """One at a time: who asks while one is under way gets its result."""
 
-    def __init__(self, queue: AdmissionQueue, client: EnginePool, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        queue: AdmissionQueue,
+        client: EnginePool,
+        patience: float = PATIENCE,
+        clear_seconds: float = CLEAR_SECONDS,
+    ) -> None:
         self._queue = queue
         self._client = client
         self._patience = patience
+        self._clear_seconds = clear_seconds
         self._task: asyncio.Task[SoftRestart] | None = None
         self.last: SoftRestart | None = None
 
@@ -59,6 +69,15 @@ class SoftRestarter:
             self._task.cancel()
             await asyncio.wait([self._task])
 
+    async def _clear(self) -> list[Cleared]:
+        """While this waits nobody gets a place, so that nothing else would find an engine that hangs."""
+        try:
+            async with asyncio.timeout(self._clear_seconds):
+                return await self._client.clear()
+        except TimeoutError:
+            log(logger, logging.WARNING, "soft_restart_unanswered", seconds=self._clear_seconds)
+            return []
+
     async def _restart(self) -> SoftRestart:
         began = time.monotonic()
         self._queue.hold()
@@ -69,7 +88,7 @@ class SoftRestarter:
             except TimeoutError:
                 log(logger, logging.INFO, "soft_restart_around_takes", running=len(self._queue.running))
             waited, around = time.monotonic() - began, len(self._queue.running)
-            cleared = await self._client.clear()
+            cleared = await self._clear()
             held_back = len(self._queue.waiting)
         finally:
             self._queue.release()

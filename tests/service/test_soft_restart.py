@@ -6,7 +6,7 @@ import pytest
 
 from cosyui.host.config import FakeScript
 from cosyui.service.soft_restart import SoftRestarter
-from cosyui.service.types import Chunk, Done, QueueFullError
+from cosyui.service.types import Chunk, Done, QueueFullError, Stopped, Waiting
 from tests.service.watching import follow, samples, until
 
 pytestmark = pytest.mark.anyio
@@ -71,6 +71,32 @@ async def test_an_engine_that_dies_meanwhile_does_not_hold_it_up(fake_service, f
         assert done.engines == 0
         ticket = await service.submit(form("Afterwards."))
         assert isinstance((await follow(ticket))[-1], Done)
+
+
+async def test_an_engine_that_hangs_does_not_keep_the_places(fake_service, form):
+    async with fake_service() as service:
+        ticket = await service.submit(form("Never done. [fake:hang]", stream=True))
+        updates = ticket.updates()
+        await until(updates, lambda update: isinstance(update, Chunk))
+        waiting = await service.submit(form("Waits."))
+        done = await SoftRestarter(service._queue, service.client, patience=0.0, clear_seconds=0.0).run()
+        assert (done.engines, done.around, done.held_back) == (0, 1, 1)
+        assert not service._queue.held
+        await updates.aclose()
+        await service.client.restart()
+        assert isinstance((await follow(waiting))[-1], Done)
+
+
+async def test_closing_meanwhile_starts_nobody(fake_service, form, tmp_path):
+    async with fake_service(script=FakeScript(release_file=str(tmp_path / "never"))) as service:
+        running = await service.submit(form("First. [fake:hold]", stream=True))
+        await until(running.updates(), lambda update: isinstance(update, Chunk))
+        waiting = await service.submit(form("Waits."))
+        press = asyncio.create_task(service.soft_restarter.run())
+        await asyncio.sleep(0)
+        await service.close()
+        assert [type(update) for update in await follow(waiting) if not isinstance(update, Waiting)] == [Stopped]
+        await asyncio.wait([press])
 
 
 async def test_each_engine_is_asked(fake_service):

@@ -2,12 +2,7 @@
 //
 // Only a little is on its way at a time: what the blocks hand each other would queue up behind it.
 
-#ifndef CHUNK
-#define CHUNK 14336
-#endif
-#ifndef DEPTH
-#define DEPTH 2
-#endif
+constexpr int CHUNK = 14336, DEPTH = 2;  // bytes of a copy, and copies on their way
 
 enum Phase { QKV_PHASE, ATTENTION_PHASE, OUT_PHASE, GATE_PHASE, DOWN_PHASE, PHASES };
 
