@@ -38,11 +38,15 @@ class PromptCache:
         self.model = model
         self.limit = limit
         self.entries: OrderedDict[str, PromptFeatures] = OrderedDict()
-        self.nbytes = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all features, counted anew: others may be added or forgotten in other threads."""
+        return sum(features.nbytes for features in list(self.entries.values()))
 
     def known(self, clip: PromptClip) -> PromptFeatures | None:
         """Features of ``clip`` if its sound was seen before; never waits for another clip's computation."""
@@ -64,13 +68,11 @@ class PromptCache:
         wave_24k = resample(wave, clip.sample_rate, self.model.config.sample_rate)[0]
         features = prompt_features(self.model, wave_16k, wave_24k)
         self.entries[clip.key] = features
-        self.nbytes += features.nbytes
         while self.nbytes > self.limit and len(self.entries) > 1:
-            _, dropped = self.entries.popitem(last=False)
-            self.nbytes -= dropped.nbytes
+            with contextlib.suppress(KeyError):  # forgotten by another thread a moment ago
+                self.entries.popitem(last=False)
         return features
 
     def clear(self) -> None:
         """Forget everything."""
         self.entries.clear()
-        self.nbytes = 0
