@@ -89,7 +89,7 @@ run_tests() {
     "$python" -m ruff check .
     "$python" -m ruff format --check .
     "$python" -m mypy
-    "$python" -m pytest "$@"
+    "$python" -m pytest -n 2 --dist loadfile "$@"
 }
 
 # Of the options for app.py those that preload_model.py takes as well, in MODEL_OPTIONS.

@@ -19,6 +19,7 @@ from cosyui.engine.needs import Aside, Decode, Need, NewTokens, Render
 from cosyui.engine.precision import choose_device, choose_precision, describe
 from cosyui.engine.prompts import PromptCache
 from cosyui.engine.request import Cancelled, Cleared, EngineStats, Event, Failed, Finished, SynthesisRequest
+from cosyui.engine.shortage import is_out_of_memory, memory_message
 from cosyui.engine.stages import Stages
 from cosyui.engine.take import Studio, Take
 from cosyui.engine.work import Work
@@ -151,6 +152,10 @@ class Engine:
                     work.answer = decoding.open(need.text_ids, need.prompt_speech, need.rule, need.seed)
                 except ValueError as error:
                     work.answer = _too_long(error)
+                except torch.AcceleratorError:
+                    raise  # the CUDA context is lost: only a new process helps
+                except Exception as error:  # noqa: BLE001  (told to the one request that causes it)
+                    work.answer = error
             case Aside():
                 assert work.future is not None
                 if not work.future.done():
@@ -219,8 +224,8 @@ class Engine:
         request_id = work.request.id
         if isinstance(error, CosyuiError):
             failure = Failed(request_id, error.code, error.message, error.field, error.status)
-        elif isinstance(error, torch.OutOfMemoryError):
-            failure = Failed(request_id, "out_of_memory", self.memory_message())
+        elif is_out_of_memory(error):
+            failure = Failed(request_id, "out_of_memory", memory_message(self.model.device, error))
         else:
             log.error("request failed", exc_info=error, extra={"request_id": request_id})
             message = "Something went wrong inside the engine; its log has the details under this request's id."
@@ -268,14 +273,6 @@ class Engine:
         del self.model, self.frontend, self.prompts, self.studio, self.stages, self.rendering
         if self.on_cuda:
             torch.cuda.empty_cache()
-
-    def memory_message(self) -> str:
-        free, total = torch.cuda.mem_get_info(self.model.device)
-        torch.cuda.empty_cache()
-        return (
-            f"The GPU is out of memory ({free >> 20} of {total >> 20} MiB were free). "
-            "Try a shorter text, or close other programs that use the GPU."
-        )
 
 
 def _too_long(error: ValueError) -> InputError:

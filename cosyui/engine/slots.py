@@ -135,12 +135,13 @@ class SlotDecoder:
             raise ValueError(f"at most {self.steps.longest} positions can stand before the speech, not {length}")
         if not self.spare:
             raise ValueError("no slot is free")
-        slot = heapq.heappop(self.spare)
-        self.requests[slot] = _Request(slot, rule.maximum)
+        slot = self.spare[0]
         if rule.maximum > 0:
             generator = torch.Generator().manual_seed(seed)
             uniforms = torch.rand(rule.maximum, 2, generator=generator, dtype=torch.float64)
             self.steps.prefill(slot, self.model.input_rows(text_ids, prompt_speech), rule, uniforms)
+        heapq.heappop(self.spare)  # only now: a prefill may fail
+        self.requests[slot] = _Request(slot, rule.maximum)
         return slot
 
     def leave(self, slot: int) -> None:

@@ -86,6 +86,9 @@ class Drive:
         """An engine got ready, or is not any more: there may be more places, or fewer."""
         if self._client.places:  # while all of them start again, those that have a place keep it
             self._queue.set_places(self._client.places)
+        for job, limit in self._limits.items():
+            if self._client.engines[job.engine].state != "ready" and not limit.expired():
+                limit.reschedule(None)  # until another process has it: loading is not its time
         self._clock()
         self._tell_all()
 

@@ -26,17 +26,19 @@ def environment(**settings):
 
 
 class AppProcess:
-    """`app.py` as a user starts it. ``errors`` holds the end of its stderr."""
+    """`app.py` as a user starts it. ``errors`` holds the end of its stderr, ``temporary`` is its TMPDIR."""
 
     def __init__(self, outputs, **settings):
         self.outputs = outputs
+        self.temporary = outputs.with_name(f"{outputs.name}-tmp")
+        self.temporary.mkdir()
         settings.setdefault("journal", outputs.with_name(f"{outputs.name}.sqlite"))
         self.url = f"http://127.0.0.1:{settings['port']}"
         self.errors = deque(maxlen=200)
         self.process = subprocess.Popen(
             [sys.executable, "app.py"],
             cwd=ROOT,
-            env=environment(outputs_dir=outputs, **settings),
+            env=environment(outputs_dir=outputs, **settings) | {"TMPDIR": str(self.temporary)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

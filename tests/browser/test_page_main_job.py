@@ -2,7 +2,6 @@
 
 import io
 import re
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +111,7 @@ def test_phone_memo_and_browser_recording_are_taken(page, app, container, codec,
     write_text(page, TEXT)
     generate(page)
     wait_status(page, "done")
-    ours = [path.name for path in Path(tempfile.gettempdir()).glob("cosyui-*/**/*") if path.is_file()]
+    ours = [path.name for path in app.temporary.glob("cosyui-*/**/*") if path.is_file()]
     assert f"clip.{container}" in ours
     assert [name for name in ours if "备忘" in name] == []
 

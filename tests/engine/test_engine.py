@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
 from dataclasses import replace
 from itertools import pairwise, repeat
@@ -204,7 +205,13 @@ def test_one_bad_try_is_mended(engine: Engine, clip: PromptClip, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("fault", "code"), [(torch.OutOfMemoryError("full"), "out_of_memory"), (RuntimeError("bug"), "engine_fault")]
+    ("fault", "code"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."), "out_of_memory"),
+        (MemoryError(), "out_of_memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."), "out_of_memory"),
+        (RuntimeError("bug"), "engine_fault"),
+    ],
 )
 def test_a_fault_inside_ends_one_request_only(
     engine: Engine, clip: PromptClip, fault: Exception, code: str, monkeypatch: pytest.MonkeyPatch
@@ -213,11 +220,13 @@ def test_a_fault_inside_ends_one_request_only(
         raise fault
 
     monkeypatch.setattr(engine.studio.flow, "run", broken)
-    monkeypatch.setattr(engine, "memory_message", lambda: "The GPU is out of memory.")
     events = finish(engine, request_of(clip, "first"))
     assert isinstance(events[-1], Failed)
     assert events[-1].code == code
     assert "bug" not in events[-1].message
+    assert ("MiB were free" in events[-1].message) == (code == "out_of_memory")
+    if "allocate" in str(fault):
+        assert re.search(r"(20.00 GiB|9 bytes) more were needed", events[-1].message)
     monkeypatch.undo()
     assert isinstance(finish(engine, request_of(clip, "second"))[-1], Finished)
 

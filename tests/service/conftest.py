@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import io
+import itertools
 import wave
 
 import numpy as np
@@ -17,6 +18,7 @@ from cosyui.service.types import TakeForm
 from cosyui.settings import Settings
 
 LIMIT = 30.0
+_LENGTHS = itertools.count(1)
 
 
 @pytest.fixture
@@ -40,6 +42,12 @@ def wav_bytes(seconds=4.0, rate=16_000):
 def clip():
     """Bytes of a good prompt clip."""
     return wav_bytes()
+
+
+@pytest.fixture
+def new_clip():
+    """Makes bytes of a good prompt clip that nobody has used before."""
+    return lambda: wav_bytes(4.0 + next(_LENGTHS) / 1000)
 
 
 @pytest.fixture
