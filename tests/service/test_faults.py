@@ -56,17 +56,15 @@ async def service(tmp_path_factory):
     make_checkpoint(folder / "tiny", "tiny", seed=3, steady_pitch=True)
     places = {name: folder / name for name in ("outputs_dir", "clips_dir", "journal")}
     options = Settings.load(places | {"model": str(folder / "tiny"), "threads": 1, "request_timeout": SILENCE}, {})
-    os.environ["FAULTS"] = str(folder / "orders")
-    os.environ["PYTHONPATH"] = str(FAULTY)
-    try:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("FAULTS", str(folder / "orders"))
+        monkeypatch.setenv("PYTHONPATH", str(FAULTY), prepend=os.pathsep)
         policy = RestartPolicy(max_deaths=1000, first_pause=0.01, longest_pause=0.02)
         pool = EnginePool(HostConfig.from_settings(options).on_devices(()), policy)
         service = SynthesisService(options, pool, OutputStore(options.outputs_dir), ClipStore.from_settings(options))
         async with running(service):
             assert await service.client.wait_until() == "ready"
             yield service
-    finally:
-        del os.environ["FAULTS"], os.environ["PYTHONPATH"]
 
 
 async def take(service, form, text="Yes.", **changes):

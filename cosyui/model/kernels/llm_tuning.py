@@ -45,8 +45,8 @@ class Shape(NamedTuple):
     splits: int = 1
 
     def block(self, weight: Tensor) -> int:
-        """``inner`` in elements of ``weight`` (N, K), no more than it has."""
-        return min(2 * self.inner // weight.element_size(), max(16, power_of_two(weight.shape[1])))
+        """``inner`` in elements of ``weight`` (N, K), no more than it has, and no less than a product takes."""
+        return max(16, min(2 * self.inner // weight.element_size(), power_of_two(weight.shape[1])))
 
     def tiles_of(self, bucket: int) -> int:
         return min(self.tiles, power_of_two(-(-bucket // ROW_TILE)))
