@@ -188,9 +188,10 @@ class EngineClient:
         self._deaths.forget()
         self.problem = None
         self._set_state("starting")
-        process = self._spawn() if self._leaving is None else None
-        if process is not None or self._leaving is not None:
-            self._supervisor = asyncio.create_task(self._supervise(process), name="engine-supervisor")
+        leaving = self._leaving
+        process = self._spawn() if leaving is None else None
+        if process is not None or leaving is not None:
+            self._supervisor = asyncio.create_task(self._supervise(process, leaving), name="engine-supervisor")
 
     async def _stop(self, state: EngineState) -> None:
         """End process and supervision; it is in ``state`` from the beginning, so that nothing new goes in."""
@@ -215,10 +216,10 @@ class EngineClient:
         if self._leaving is leaving:
             self._leaving = None
 
-    async def _supervise(self, process: EngineProcess | None) -> None:
-        """One round per life of the process."""
-        if self._leaving is not None:
-            await self._leaving.stop()  # the card has no room for both
+    async def _supervise(self, process: EngineProcess | None, leaving: EngineProcess | None) -> None:
+        """One round per life of the process; the first begins when the one that is ``leaving`` is gone."""
+        if leaving is not None:
+            await leaving.stop()  # the card has no room for both
             self._leaving = None
             process = self._spawn()
         while process is not None:
@@ -299,7 +300,7 @@ class EngineClient:
                 self.facts, self._loaded = message.facts, True
                 self._set_state("ready")
                 self.residents.enter(process)
-            case LoadFailed():
+            case LoadFailed() if not self._asked:
                 self.problem = message.error
             case Stats():
                 self.latest_stats = message.stats
