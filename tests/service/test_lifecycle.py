@@ -13,6 +13,8 @@ from cosyui.host.fake_sound import segment_pcm
 from cosyui.host.process import EngineProcess
 from cosyui.service.life_cycle import LifeCycle
 from cosyui.service.types import Chunk, Done, Problem, Running, Stopped, Waiting
+from cosyui.ui import banner, ops
+from cosyui.ui.i18n import Dictionary
 from tests.service.watching import follow, http, samples, until
 
 pytestmark = pytest.mark.anyio
@@ -96,6 +98,9 @@ async def test_nothing_but_a_request_wakes_a_lazy_service(fake_service, form, pr
             assert answer.json()["status"] == "ready"
             overview = service.overview()
             assert (overview.engine, overview.problem, overview.engines[0].pid) == ("unloaded", None, None)
+            for words in Dictionary(service.settings)._words.values():
+                assert words("engine_unloaded") in ops.panel(overview, words)
+                assert words("banner_unloaded") in banner.banner(service, words)
             service.operations.sampler.tick()
         assert (await service.soft_restarter.run()).engines == (await service.trim()).engines == 0
         assert await service.client.stats() is None
@@ -368,6 +373,19 @@ async def test_a_restart_while_it_loads_takes_one_new_process(fake_service, form
         release.touch()
         assert right((await follow(ticket))[-1], ticket)
         assert (len(processes), len(living(processes))) == (2, 1)
+
+
+async def test_soft_restart_and_unload_take_turns(fake_service, form, processes, release):
+    async with fake_service(script=FakeScript(release_file=str(release))) as service:
+        updates = await held(service, form)
+        soft = asyncio.create_task(service.soft_restarter.run())
+        await asyncio.sleep(0)
+        unload = asyncio.create_task(service.unload())
+        release.touch()
+        await done(updates)
+        assert (await soft).engines == 1
+        assert (await unload).outcome == "unloaded"
+        assert not service._queue.held
 
 
 @pytest.mark.parametrize("leaving", [False, True])
