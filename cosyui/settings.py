@@ -73,6 +73,10 @@ class Settings(BaseSettings):
     precision: Precision = Field("auto", description="number format of the network's weights")
     threads: int = Field(0, ge=0, le=256, description="CPU threads of the engine; 0 leaves the default")
     prompt_cache_mb: int = Field(64, ge=0, le=65536, description="bound of the cache of prompt features, MiB")
+    start: Literal["preload", "lazy"] = Field("preload", description="the model is loaded at once, or by a request")
+    idle_unload_minutes: float = Field(
+        0.0, ge=0, le=525_600, description="minutes without a request after which the model is unloaded; 0: never"
+    )
     lexicon: Path | None = Field(None, description="file of own pronunciations, one 'word = marks' a line")
     fake_directives: str = Field("", description="what the fake engine does with every request, as [fake:slow]")
     fake_places: int = Field(1, ge=1, le=1024, description="how many requests the fake engine works on at once")

@@ -11,7 +11,8 @@ from cosyui.service.service import SynthesisService
 def health_router(service: SynthesisService) -> APIRouter:
     """``/health/live``: 200 while this process answers. ``/health/ready``: 200 when a request would be worked on,
 
-    else 503 with the engine's state and, if there is one, the problem's code and sentence.
+    also if it had to load the model first, else 503; with the engine's state, how far it is loaded and, if there is
+    one, the problem's code and sentence. Asking starts nothing.
     """
     router = APIRouter(prefix="/health", tags=["health"])
 
@@ -21,10 +22,11 @@ def health_router(service: SynthesisService) -> APIRouter:
 
     @router.get("/ready")
     async def ready() -> JSONResponse:
-        problem = service.client.problem
+        problem, progress = service.client.problem, service.client.progress
         body = {
             "status": "ready" if service.ready else "not ready",
             "engine": service.client.state,
+            "loading": None if progress is None else {"stage": progress.stage, "share": round(progress.share, 3)},
             "code": problem.code if problem is not None else None,
             "message": problem.message if problem is not None else None,
         }

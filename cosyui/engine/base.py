@@ -32,8 +32,11 @@ class EngineProtocol(Protocol):
     def stats(self) -> EngineStats:
         """Live counters; cheap enough to call every second."""
 
-    def clear(self) -> Cleared:
-        """Give back what can be made again: caches and unused memory. Requests in work go on."""
+    def clear(self, *, light: bool = False) -> Cleared:
+        """Give back what can be made again: caches and unused memory. Requests in work go on.
+
+        ``light``: only memory that nobody uses; nothing has to be made again.
+        """
 
     def close(self) -> None:
         """Free the model and its memory; the engine cannot be used afterwards."""

@@ -17,15 +17,19 @@ from cosyui.engine.stages import Stages
 from cosyui.model.cosyvoice3 import CosyVoice3
 
 
-def clear(model: CosyVoice3, prompts: PromptCache, stages: Stages, *, idle: bool) -> Cleared:
-    """Takes in work keep what they hold (``idle``: there are none); what they share is computed again when needed."""
+def clear(model: CosyVoice3, prompts: PromptCache, stages: Stages, *, idle: bool, light: bool = False) -> Cleared:
+    """Takes in work keep what they hold (``idle``: there are none); what they share is computed again when needed.
+
+    ``light``: nothing that was made goes, only memory that nobody uses.
+    """
     began, process = time.perf_counter(), psutil.Process()
     features, rss, unused = prompts.nbytes, process.memory_info().rss, unused_bytes(model.device)
-    prompts.clear()
-    if idle:  # one that is at work may be in float32
-        stages.rest()
-    model.speaker_encoder.shrink()
-    model.speech_tokenizer.shrink()
+    if not light:
+        prompts.clear()
+        if idle:  # one that is at work may be in float32
+            stages.rest()
+        model.speaker_encoder.shrink()
+        model.speech_tokenizer.shrink()
     gc.collect()
     if model.device.type == "cuda":
         torch.cuda.synchronize(model.device)  # what is on its way holds memory, too
@@ -33,7 +37,7 @@ def clear(model: CosyVoice3, prompts: PromptCache, stages: Stages, *, idle: bool
         torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
     _trim()
     freed = {
-        "features": features,
+        "features": 0 if light else features,
         "unused": max(0, unused - unused_bytes(model.device)),
         "host": max(0, rss - process.memory_info().rss),
     }

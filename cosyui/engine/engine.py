@@ -6,6 +6,7 @@ import logging
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -14,6 +15,7 @@ from cosyui.engine.config import EngineConfig
 from cosyui.engine.facts import facts_of
 from cosyui.engine.gauge import Gauge
 from cosyui.engine.lanes import Lanes
+from cosyui.engine.loading import OnProgress, Steps
 from cosyui.engine.memory import give_back, hold_to, plan_memory
 from cosyui.engine.needs import Aside, Decode, Need, NewTokens, Render
 from cosyui.engine.precision import choose_device, choose_precision, describe
@@ -39,25 +41,32 @@ SHORT_WAIT, LONGEST_WAIT = 0.0002, 0.02
 class Engine:
     """Implements `cosyui.engine.base.EngineProtocol` for a real checkpoint."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, on_progress: OnProgress = lambda progress: None) -> None:
         """Resolve and load the model. Raises CheckpointError or SetupError with a sentence that says what to do."""
-        began = time.perf_counter()
+        began, step = time.perf_counter(), Steps(on_progress)
+        step("files")
         if config.threads:
             torch.set_num_threads(config.threads)
         device = choose_device(config.device)
         self._enter(device)
         hold_to(device, config.vram_budget)
         folder = resolve(config.model, llm_file=config.llm_file)
-        precision = choose_precision(config.precision, device, load_config(folder), folder, config.llm_file)
+        step("precision")
+        precision = choose_precision(
+            config.precision, device, load_config(folder), folder, config.llm_file, partial(step, "precision")
+        )
         threads = config.threads or torch.get_num_threads()
-        self.model = load(folder, llm_file=config.llm_file, device=device, precision=precision, threads=threads)
+        self.model = load(
+            folder, llm_file=config.llm_file, device=device, precision=precision, threads=threads, on_step=step
+        )
+        step("kernels")
         lexicon = Lexicon.load(config.lexicon) if config.lexicon else None
         self.frontend = TextFrontend(self.model.tokenizer, self.model.config.text_frontend, lexicon=lexicon)
         self.prompts = PromptCache(self.model, config.prompt_cache_bytes)
         self.on_cuda = device.type == "cuda"
         self.precision = describe(precision)
         plan = plan_memory(self.model, config.vram_budget, config.places)
-        self.stages = Stages(self.model, plan, folder, config.llm_file)
+        self.stages = Stages(self.model, plan, folder, config.llm_file, partial(step, "kernels"))
         self.plan = self.stages.plan
         if self.on_cuda:
             log.info(str(self.plan))
@@ -82,6 +91,7 @@ class Engine:
         self.cancelled: list[str] = []
         self.finished = 0
         self.failed = 0
+        step("ready")
 
     @property
     def has_work(self) -> bool:
@@ -261,8 +271,8 @@ class Engine:
         )
         return self.gauge.fill(counters, self.prompts, idle=not self.has_work)
 
-    def clear(self) -> Cleared:
-        return clear(self.model, self.prompts, self.stages, idle=not len(self.lanes))
+    def clear(self, *, light: bool = False) -> Cleared:
+        return clear(self.model, self.prompts, self.stages, idle=not len(self.lanes), light=light)
 
     def close(self) -> None:
         for work in self.lanes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -35,7 +36,12 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_precision(
-    precision: Precision, device: torch.device, config: ModelConfig, folder: Path, llm_file: str
+    precision: Precision,
+    device: torch.device,
+    config: ModelConfig,
+    folder: Path,
+    llm_file: str,
+    on_part: Callable[[float], None] = lambda part: None,
 ) -> StagePrecision:
     """Dtypes per stage. Raises CheckpointError.
 
@@ -45,7 +51,7 @@ def choose_precision(
     if precision == "auto":
         if device.type == "cpu":
             return StagePrecision()
-        return probed_precision(config, folder, llm_file, device)
+        return probed_precision(config, folder, llm_file, device, on_part)
     return by_hand(precision)
 
 

@@ -29,6 +29,8 @@ from cosyui.speech.features import mel_24k
 
 log = logging.getLogger(__name__)
 
+OnPart = Callable[[float], None]
+
 TOKENS = 50
 """Of the made-up prompt and of the made-up speech: 2 s each."""
 LLM_LIMIT = 0.05
@@ -49,13 +51,15 @@ def candidates(device: torch.device) -> list[torch.dtype]:
     return found
 
 
-def probed_precision(config: ModelConfig, folder: Path, llm_file: str, device: torch.device) -> StagePrecision:
+def probed_precision(
+    config: ModelConfig, folder: Path, llm_file: str, device: torch.device, on_part: OnPart = lambda part: None
+) -> StagePrecision:
     """What `probe` found for these files on this device, now or at an earlier start."""
     memory = _memory(folder, llm_file, device)
     with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):
         found = json.loads(memory.read_text())
         return StagePrecision(*(getattr(torch, found[stage]) for stage in ("llm", "flow", "vocoder")))
-    precision = probe(config, folder, llm_file, device, candidates(device))
+    precision = probe(config, folder, llm_file, device, candidates(device), on_part)
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
@@ -71,9 +75,17 @@ def probed_precision(config: ModelConfig, folder: Path, llm_file: str, device: t
 
 @torch.inference_mode()
 def probe(
-    config: ModelConfig, folder: Path, llm_file: str, device: torch.device, dtypes: Sequence[torch.dtype]
+    config: ModelConfig,
+    folder: Path,
+    llm_file: str,
+    device: torch.device,
+    dtypes: Sequence[torch.dtype],
+    on_part: OnPart = lambda part: None,
 ) -> StagePrecision:
-    """Try ``dtypes`` in order for each stage; float32 where none will do. Raises CheckpointError."""
+    """Try ``dtypes`` in order for each stage; float32 where none will do. Raises CheckpointError.
+
+    ``on_part`` hears which part of it (0 to 1) is done.
+    """
     prompt = _prompt(config)
     speech = _speech(config, 1)
 
@@ -88,6 +100,7 @@ def probe(
         return runner.run([FlowPiece(runner.open(prompt, stream=False), speech, True)])[0]
 
     exact_mel = flow(torch.float32)
+    on_part(0.25)
 
     def vocoder(dtype: torch.dtype) -> Tensor:
         fused = None if dtype in dtypes else False
@@ -95,11 +108,12 @@ def probe(
         runner = VocoderRunner(module, max_frames=512, graphs=False, fused=fused)
         return runner.run([VocoderPiece(runner.open(), exact_mel, True)])[0]
 
-    return StagePrecision(
-        _first_near("llm", llm, llm(torch.float32), _variation, LLM_LIMIT, dtypes),
-        _first_near("flow", flow, exact_mel, _relative, FLOW_LIMIT, dtypes),
-        _first_near("vocoder", vocoder, vocoder(torch.float32), _relative, VOCODER_LIMIT, dtypes),
-    )
+    llm_type = _first_near("llm", llm, llm(torch.float32), _variation, LLM_LIMIT, dtypes)
+    on_part(0.5)
+    flow_type = _first_near("flow", flow, exact_mel, _relative, FLOW_LIMIT, dtypes)
+    on_part(0.75)
+    vocoder_type = _first_near("vocoder", vocoder, vocoder(torch.float32), _relative, VOCODER_LIMIT, dtypes)
+    return StagePrecision(llm_type, flow_type, vocoder_type)
 
 
 def _first_near(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -24,13 +25,22 @@ class Stages:
     """``decoding`` and ``rendering`` serve; ``flow`` and ``vocoder`` are what segments are opened with; ``slot_bytes``:
     of all that the decoder's slots hold.
 
-    On CUDA everything is recorded as graphs and warmed up here, so that the first request is as fast as the tenth.
+    On CUDA everything is recorded as graphs and warmed up here, so that the first request is as fast as the tenth;
+    ``on_part`` hears which part of that (0 to 1) is done.
     """
 
     @torch.inference_mode()
-    def __init__(self, model: CosyVoice3, plan: MemoryPlan, folder: Path, llm_file: str) -> None:
+    def __init__(
+        self,
+        model: CosyVoice3,
+        plan: MemoryPlan,
+        folder: Path,
+        llm_file: str,
+        on_part: Callable[[float], None] = lambda part: None,
+    ) -> None:
         config, device, on_cuda = model.config, model.device, model.device.type == "cuda"
         self.decoding = Decoding(SlotDecoder(model.llm, plan.slots, plan.slot_positions, graphs=on_cuda))
+        on_part(0.3)
         self.slot_bytes = SlotState.nbytes(config.llm, plan.slots + 1, plan.slot_positions, model.llm.dtype)
         self.vocoder = VocoderRunner(model.vocoder, max_frames=plan.vocoder_frames, graphs=on_cuda)
         urgent_vocoder = self.vocoder
@@ -40,6 +50,7 @@ class Stages:
             )
         for vocoder in {self.vocoder, urgent_vocoder}:
             vocoder.warm_up()
+        on_part(0.5)
         self.plan = plan.with_cache(room_for_streams(model, plan))
         self.flow = FlowRunner(
             model.flow,
@@ -58,10 +69,11 @@ class Stages:
             lanes = [RenderLane(self.flow, self.vocoder, device, "any")]
         if on_cuda:
             torch.cuda.empty_cache()  # while graphs are recorded the allocator cannot give anything back
-        for lane in lanes:
+        to_warm = [(lane, frames) for lane in lanes for frames in (sizes(lane.flow.max_frames) if on_cuda else ())]
+        for number, (lane, frames) in enumerate(to_warm, 1):
             with torch.cuda.stream(lane.stream):
-                for frames in sizes(lane.flow.max_frames) if on_cuda else ():
-                    lane.flow.warm(frames, pages=lane.kind != "patient")
+                lane.flow.warm(frames, pages=lane.kind != "patient")
+            on_part(0.5 + 0.5 * number / len(to_warm))
         self.safe = SafeStages(
             partial(load_llm, config, folder / llm_file, device, torch.float32),
             partial(load_flow, config, folder / "flow.pt", device, torch.float32),

@@ -7,59 +7,55 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 
+from cosyui.engine.loading import LoadProgress
 from cosyui.engine.request import Cleared, EngineFacts, EngineStats, Event, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError
-from cosyui.host.answers import Answers
+from cosyui.host.answers import Questions
 from cosyui.host.config import EngineState, HostConfig
 from cosyui.host.messages import (
-    AskStats,
-    Cancel,
-    Clear,
     Emptied,
     Events,
     LoadFailed,
+    Loading,
     Message,
     Ready,
     Start,
     Stats,
-    Submit,
 )
 from cosyui.host.process import EngineProcess
+from cosyui.host.residents import Residents
 from cosyui.host.stream import HandedOver, Stream
 from cosyui.host.supervision import Deaths, RestartPolicy
 from cosyui.ops.logs import log
 
 logger = logging.getLogger(__name__)
 
-DEATHS, MOST_DEATHS = 2, 4
-"""So many deaths of its process end a request: when it was alone in it, and in any case."""
-
 
 class EngineClient:
     """One supervised engine process; all methods belong to one event loop.
 
-    ``state``: ``starting`` (the model loads), ``ready``, ``restarting`` (died, a new one comes), ``broken`` (cannot be
-    loaded or dies again and again: see ``problem`` and ``last_words``), ``stopped``. ``facts`` are those of the last
-    load, ``latest_stats`` those of at most half a second ago while the engine works. ``on_change`` is called after
-    each change of ``state``. ``number`` tells engines apart. ``on_leave`` is asked for each request that is left
-    without a process; True means that somebody else takes care of it.
+    ``state``: ``starting`` (the model loads), ``ready``, ``restarting`` (died, a new one comes), ``unloaded`` (no
+    process; the next request starts one), ``broken`` (cannot be loaded or dies again and again: see ``problem`` and
+    ``last_words``), ``stopped``. ``facts`` are those of the last load, ``latest_stats`` those of at most half a second
+    ago while the engine works. ``on_change`` is called after each change of ``state``. ``number`` tells engines apart.
     """
 
     def __init__(self, config: HostConfig, policy: RestartPolicy | None = None, number: int = 0) -> None:
         self._config = config
         self.number = number
         self._deaths = Deaths(policy if policy is not None else RestartPolicy())
-        self._streams: dict[str, Stream] = {}
+        self.residents = Residents(number)
         self._process: EngineProcess | None = None
+        self._leaving: EngineProcess | None = None
+        """Told to end, and not heard any more."""
         self._supervisor: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._hurry = asyncio.Event()
         self._asked = False
         self._loaded = False
-        self._stats = Answers[EngineStats]()
-        self._cleared = Answers[Cleared]()
+        self._progress: LoadProgress | None = None
+        self._questions = Questions()
         self.on_change: Callable[[], None] = lambda: None
-        self.on_leave: Callable[[Stream], bool] = lambda stream: False
         self.state: EngineState = "stopped"
         self.facts: EngineFacts | None = None
         self.problem: CosyuiError | None = None
@@ -70,7 +66,7 @@ class EngineClient:
     @property
     def pid(self) -> int | None:
         """Of the living process, None between two."""
-        process = self._process  # asked for in other threads, too
+        process = self._process or self._leaving  # asked for in other threads, too
         return process.pid if process is not None else None
 
     @property
@@ -78,15 +74,34 @@ class EngineClient:
         """As it was asked for: ``auto``, ``cuda:1``."""
         return self._config.engine.device
 
-    async def start(self) -> None:
-        """Start the process and its supervision; returns before the model is loaded (see `wait_until`)."""
+    @property
+    def progress(self) -> LoadProgress | None:
+        """How far the load of the process is; None while none loads."""
+        return self._progress if self._process is not None and self.state != "ready" and not self._asked else None
+
+    async def start(self, *, lazy: bool = False) -> None:
+        """Start the process and its supervision; returns before the model is loaded (see `wait_until`).
+
+        ``lazy``: it is started by `load` or by the first request.
+        """
         if self._supervisor is None or self._supervisor.done():
-            self._deaths.forget()
-            self._asked, self.problem = False, None
-            self._set_state("starting")
-            process = self._spawn()
-            if process is not None:
-                self._supervisor = asyncio.create_task(self._supervise(process), name="engine-supervisor")
+            if lazy:
+                self._set_state("unloaded")
+            else:
+                self._begin()
+
+    def load(self) -> None:
+        """Start the process if it was unloaded."""
+        if self.state == "unloaded":
+            self._begin()
+
+    async def unload(self) -> None:
+        """End the process (bounded), which is no death, until `load` or the next request.
+
+        Requests that are in it are started again, and load at once. A broken engine stays broken.
+        """
+        if self.state in ("starting", "ready", "restarting"):
+            await self._stop("unloaded")
 
     async def wait_until(self, *states: EngineState) -> EngineState:
         """Wait for one of ``states``; without any: until the load has gone well or failed for good."""
@@ -102,7 +117,7 @@ class EngineClient:
         the request is handed to the next one, and audio that was already delivered is not repeated (the same seed
         makes the same audio); if it seems to be what kills the process, it ends with Failed ``engine_died``.
         """
-        if request.id in self._streams:
+        if request.id in self.residents:
             raise ValueError(f"request {request.id} is already running")
         stream = Stream(request)
         self.take_in(stream)
@@ -114,55 +129,49 @@ class EngineClient:
 
     def take_in(self, stream: Stream) -> None:
         """Work on a request that somebody else follows and lets go when it has ended."""
-        self._streams[stream.request.id] = stream
+        self.residents.add(stream)
         if self.state in ("broken", "stopped"):
             stream.fail(self._reason())
-        elif self.state == "ready":
-            self._hand_over(stream)
+        elif self.state == "unloaded":
+            self.load()
+        elif self.state == "ready" and self._process is not None:
+            self.residents.enter(self._process)
 
     def let_go(self, stream: Stream) -> None:
         """Forget a request that was taken in; one that has not ended is cancelled in the engine."""
-        del self._streams[stream.request.id]
-        if not stream.ended and stream.in_engine and self._process is not None:
-            self._process.send(Cancel(stream.request.id))
+        self.residents.remove(stream, self._process)
 
     @property
     def unfinished(self) -> list[Stream]:
         """The requests that have not ended."""
-        return [stream for stream in self._streams.values() if not stream.ended]
+        return self.residents.unfinished
 
     async def cancel(self, request_id: str) -> None:
         """End a request with Cancelled, at once for its reader; unknown ids are ignored."""
-        stream = self._streams.get(request_id)
-        if stream is None or stream.ended:
-            return
-        if stream.in_engine and self._process is not None:
-            self._process.send(Cancel(request_id))
-        stream.cancelled()
+        self.residents.cancel(request_id, self._process)
 
     async def stats(self) -> EngineStats | None:
         """Ask the engine between two steps; None if there is none that could answer."""
         if self.state != "ready" or self._process is None:
             return None
-        answer = self._stats.expect()
-        self._process.send(AskStats())
-        return await answer
+        return await self._questions.stats(self._process)
 
-    async def clear(self) -> Cleared | None:
-        """Have the engine give back what can be made again; None if there is none that could, or it ended."""
+    async def clear(self, *, light: bool = False) -> Cleared | None:
+        """Have the engine give back what can be made again, ``light``: only what nobody uses.
+
+        None if there is none that could, or it ended.
+        """
         if self.state != "ready" or self._process is None:
             return None
-        answer = self._cleared.expect()
-        self._process.send(Clear())
-        return await answer
+        return await self._questions.clear(self._process, light)
 
     async def restart(self) -> None:
-        """Replace the process now, also a broken one. Requests in it are handed to the next one, within their limit."""
+        """Replace the process now, also a broken or unloaded one. Requests in it are handed to the next one."""
         if self._supervisor is None or self._supervisor.done():
             if self.state != "stopped":
                 await self.start()
         elif self._process is not None:
-            self._asked = True
+            self._asked, self.problem = True, None
             self._process.kill()
             self._set_state("restarting")  # already now: nothing new is to go into this one
         else:
@@ -170,22 +179,49 @@ class EngineClient:
 
     async def close(self) -> None:
         """Stop the process (bounded: ask, SIGTERM, SIGKILL) and end every request. Calling it twice is fine."""
-        supervisor, process = self._supervisor, self._process
-        self._supervisor = None
-        if supervisor is not None:
-            supervisor.cancel()
-            await asyncio.wait([supervisor])
-        loaded = self.state == "ready"
-        self._set_state("stopped")
-        if process is not None:
-            await process.stop(ask=loaded)
-        self._process = None
+        await self._stop("stopped")
         self._end_all(self._reason())
 
     # supervision
 
-    async def _supervise(self, process: EngineProcess | None) -> None:
-        """One round per life of the process."""
+    def _begin(self) -> None:
+        self._deaths.forget()
+        self.problem = None
+        self._set_state("starting")
+        leaving = self._leaving
+        process = self._spawn() if leaving is None else None
+        if process is not None or leaving is not None:
+            self._supervisor = asyncio.create_task(self._supervise(process, leaving), name="engine-supervisor")
+
+    async def _stop(self, state: EngineState) -> None:
+        """End process and supervision; it is in ``state`` from the beginning, so that nothing new goes in."""
+        loaded = self.state == "ready"
+        supervisor, self._supervisor = self._supervisor, None
+        leaving, self._process = self._process or self._leaving, None
+        self._leaving, self.latest_stats = leaving, None
+        if supervisor is not None:
+            supervisor.cancel()
+        self._questions.nobody()
+        self._set_state(state)
+        if state == "unloaded":
+            self.residents.survive("was unloaded", counts=False)
+            if self.unfinished:
+                self.load()
+        if supervisor is not None:
+            await asyncio.wait([supervisor])
+        if leaving is None:
+            return
+        await leaving.stop(ask=loaded)
+        log(logger, logging.INFO, "engine_left", pid=leaving.pid, state=state)
+        if self._leaving is leaving:
+            self._leaving = None
+
+    async def _supervise(self, process: EngineProcess | None, leaving: EngineProcess | None) -> None:
+        """One round per life of the process; the first begins when the one that is ``leaving`` is gone."""
+        if leaving is not None:
+            await leaving.stop()  # the card has no room for both
+            self._leaving = None
+            process = self._spawn()
         while process is not None:
             await process.ended.wait()
             self._process = None
@@ -198,14 +234,15 @@ class EngineClient:
 
     def _spawn(self) -> EngineProcess | None:
         try:
-            process = EngineProcess(self._receive)
+            process = EngineProcess(lambda message: self._receive(process, message))
         except OSError as error:
             message = (
                 f"The system does not start the engine's process: {error.strerror}. Free some memory, then restart."
             )
             self._break(EngineError("engine_died", message))
             return None
-        self._process, self._loaded = process, False
+        self._process, self._loaded, self._asked = process, False, False
+        self._progress = LoadProgress("process", 0.0)
         process.send(Start(self._config))
         log(logger, logging.INFO, "engine_started", pid=process.pid, kind=self._config.kind, device=self.device)
         return process
@@ -214,7 +251,7 @@ class EngineClient:
         """The process is gone: pause before the next, or None if there is to be no next."""
         self.last_words = tuple(process.tail)
         self.latest_stats = None
-        self._answer_nobody()
+        self._questions.nobody()
         end = process.describe_end()
         if self.problem is not None:  # the load failed
             self._break(self.problem)
@@ -228,26 +265,8 @@ class EngineClient:
             self._break(EngineError("engine_died", message), end)
             return None
         self._set_state("restarting")
-        self._survive(end, counts=not asked)
+        self.residents.survive(end, counts=not asked)
         return pause
-
-    def _survive(self, end: str, *, counts: bool = True) -> None:
-        """End a request that was alone in the process, both times; all others wait for an engine, here or elsewhere.
-
-        An end that was asked for does not count.
-        """
-        inside = [stream for stream in self.unfinished if stream.in_engine]
-        for stream in inside:
-            if not counts:
-                stream.in_engine = False
-                continue
-            stream.survive()
-            if stream.deaths >= (DEATHS if len(inside) == 1 else MOST_DEATHS):
-                message = f"The engine's process {end} twice while it worked on this text. Try another text or clip."
-                stream.fail(EngineError("engine_died", message))
-        for stream in self.unfinished:
-            if self.on_leave(stream):
-                del self._streams[stream.request.id]
 
     async def _pause(self, seconds: float) -> None:
         self._hurry.clear()
@@ -261,45 +280,36 @@ class EngineClient:
         self.problem = problem
         log(logger, logging.ERROR, "engine_broken", code=problem.code, reason=problem.message)
         self._set_state("broken")
-        self._survive(end)
+        self.residents.survive(end)
         self._end_all(problem)
 
     def _end_all(self, problem: CosyuiError) -> None:
-        self._answer_nobody()
-        for stream in self.unfinished:
-            stream.fail(problem)
+        self._questions.nobody()
+        self.residents.fail(problem)
 
     # messages
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, process: EngineProcess, message: Message) -> None:
+        if process is not self._process:
+            return
         match message:
-            case Ready():
+            case Loading():
+                self._progress = message.progress
+                self._tell_waiting()
+            case Ready() if not self._asked:  # else: killed a moment ago
                 self.facts, self._loaded = message.facts, True
                 self._set_state("ready")
-                for stream in self.unfinished:
-                    if not stream.in_engine:
-                        self._hand_over(stream)
-            case LoadFailed():
+                self.residents.enter(process)
+            case LoadFailed() if not self._asked:
                 self.problem = message.error
             case Stats():
                 self.latest_stats = message.stats
                 if message.answer:
-                    self._stats.give(message.stats)
+                    self._questions.answered(message)
             case Emptied():
-                self._cleared.give(message.cleared)
+                self._questions.answered(message)
             case Events():
-                for event in message.events:
-                    if event.request_id in self._streams:  # else: cancelled a moment ago
-                        self._streams[event.request_id].take(event)
-
-    def _hand_over(self, stream: Stream) -> None:
-        assert self._process is not None
-        stream.begin(self.number)
-        self._process.send(Submit(stream.request, again=stream.deaths > 0))
-
-    def _answer_nobody(self) -> None:
-        self._stats.give(None)
-        self._cleared.give(None)
+                self.residents.take(message.events)
 
     def _reason(self) -> CosyuiError:
         if self.state == "broken" and self.problem is not None:
@@ -310,6 +320,9 @@ class EngineClient:
         if state == self.state:
             return
         self.state = state
+        self._tell_waiting()
+        self.on_change()
+
+    def _tell_waiting(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-        self.on_change()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cosyui.settings import Settings
 
 EngineKind = Literal["real", "fake"]
-EngineState = Literal["starting", "ready", "restarting", "broken", "stopped"]
+EngineState = Literal["starting", "ready", "restarting", "unloaded", "broken", "stopped"]
 
 
 @dataclass(frozen=True)

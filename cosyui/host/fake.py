@@ -14,6 +14,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from cosyui.engine.lanes import Lanes
+from cosyui.engine.loading import BEGINS, OnProgress, Steps
 from cosyui.engine.request import (
     SAMPLE_RATE,
     AudioChunk,
@@ -89,7 +90,12 @@ class FakeEngine:
     Its speed is that of one request after the other: those in work take turns, one chunk each.
     """
 
-    def __init__(self, config: HostConfig, retried: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        config: HostConfig,
+        retried: Container[str] = (),
+        on_progress: OnProgress = lambda progress: None,
+    ) -> None:
         self._script = config.fake
         self._orders = directives(config.fake.directives)
         self._retried = retried
@@ -104,6 +110,7 @@ class FakeEngine:
             _die()
         if "load_hang" in self._orders:
             signal.pause()
+        self._load(Steps(on_progress))
         self.facts = EngineFacts(
             model="fake",
             source="built in",
@@ -159,11 +166,17 @@ class FakeEngine:
         stats = EngineStats(running, len(self._lanes) - running, self._finished, self._failed, rss=0)
         return self._card.fill(stats)
 
-    def clear(self) -> Cleared:
-        return Cleared({"features": 0, "unused": 0, "host": 0}, 0.0)
+    def clear(self, *, light: bool = False) -> Cleared:
+        return Cleared({"features": self._card.clear(light=light), "unused": 0, "host": 0}, 0.0)
 
     def close(self) -> None:
         self._lanes.clear()
+
+    def _load(self, step: Steps) -> None:
+        for stage in BEGINS:
+            step(stage)
+            while self._orders.get("load_hold") == stage and not self._released():
+                time.sleep(_HOLD_STEP)
 
     def _trouble(self, take: _Take) -> list[Event] | None:
         orders, request_id = take.orders, take.request.id

@@ -52,6 +52,14 @@ class FakeCard:
             *(size + outside for size in (before, peak, after)),
         )
 
+    def clear(self, *, light: bool) -> int:
+        """Forget the clips, unless ``light``; bytes of their features."""
+        if light:
+            return 0
+        freed = FEATURES * len(self.clips)
+        self.clips.clear()
+        return freed
+
     def fill(self, stats: EngineStats) -> EngineStats:
         stats = replace(
             stats,

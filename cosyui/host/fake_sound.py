@@ -34,6 +34,7 @@ DIRECTIVES = {
     "hang": "never come back from a step",
     "load_error": "fail to load with checkpoint_missing_file (for all requests only)",
     "load_crash": "kill the process while loading (for all requests only)",
+    "load_hold": "while loading, wait at the stage of this name until the release file exists (for all requests only)",
     "load_hang": "never finish loading (for all requests only)",
 }
 _DIRECTIVE = re.compile(r"\[fake:([a-z_]+)(?:=([\w.]+))?\]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cosyui.engine.loading import LoadProgress
 from cosyui.engine.request import Cleared, EngineFacts, EngineStats, Event, SynthesisRequest
 from cosyui.errors import CosyuiError
 from cosyui.host.config import HostConfig
@@ -36,7 +37,9 @@ class AskStats:
 
 @dataclass(frozen=True)
 class Clear:
-    """Answered by an Emptied between two steps."""
+    """Answered by an Emptied between two steps; ``light``: see `cosyui.engine.base.EngineProtocol.clear`."""
+
+    light: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class Shutdown:
 
 
 Command = Start | Submit | Cancel | AskStats | Clear | Shutdown
+
+
+@dataclass(frozen=True)
+class Loading:
+    progress: LoadProgress
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,10 @@ class Stats:
 
 @dataclass(frozen=True)
 class Emptied:
+    """``light`` as it was asked for."""
+
     cleared: Cleared
+    light: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,4 +88,4 @@ class Events:
     events: tuple[Event, ...]
 
 
-Message = Ready | LoadFailed | Stats | Emptied | Events
+Message = Loading | Ready | LoadFailed | Stats | Emptied | Events

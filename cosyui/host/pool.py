@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import operator
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
+from cosyui.engine.loading import LoadProgress
 from cosyui.engine.request import Cleared, EngineFacts, EngineStats, Event, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError
 from cosyui.host.client import EngineClient
 from cosyui.host.config import EngineState, HostConfig
+from cosyui.host.joined import joined_facts, joined_stats
 from cosyui.host.stream import HandedOver, Stream
 from cosyui.host.supervision import RestartPolicy
 
-ORDER: tuple[EngineState, ...] = ("ready", "starting", "restarting", "broken", "stopped")
+ORDER: tuple[EngineState, ...] = ("ready", "starting", "restarting", "unloaded", "broken", "stopped")
 """The state of all is the first of these that one of them is in."""
 SEGMENT_SECONDS = 12.0
 """Speech of one segment of a long job: that much of it may be made before a short take that comes later."""
@@ -41,14 +41,15 @@ class EnginePool:
     """One `EngineClient` for each of ``configs``; all methods belong to one event loop.
 
     ``state`` is ready while any engine is. A request stays with its engine; if that dies, the next one that is ready
-    goes on with it. ``on_change`` is called after each change of an engine's state.
+    goes on with it. All are unloaded and loaded together; while they are unloaded, the first request loads them.
+    ``on_change`` is called after each change of an engine's state.
     """
 
     def __init__(self, configs: Sequence[HostConfig], policy: RestartPolicy | None = None) -> None:
         self.engines = tuple(EngineClient(config, policy, number) for number, config in enumerate(configs))
         for engine in self.engines:
             engine.on_change = self._engine_changed
-            engine.on_leave = self._take_back
+            engine.residents.on_leave = self._take_back
         self.on_change: Callable[[], None] = lambda: None
         self._streams: dict[str, Stream] = {}
         self._homes: dict[str, EngineClient] = {}
@@ -74,6 +75,13 @@ class EnginePool:
     def facts(self) -> EngineFacts | None:
         """Of all engines that are ready, or else of all that were: see `joined_facts`."""
         return joined_facts([engine.facts for engine in self.ready or self.engines if engine.facts is not None])
+
+    @property
+    def progress(self) -> LoadProgress | None:
+        """How far the slowest engine is that is loading; None when one is ready, or none loads."""
+        told = [engine.progress for engine in self.engines]
+        loading = [progress for progress in told if progress is not None]
+        return min(loading, key=lambda progress: progress.share, default=None) if not self.ready else None
 
     @property
     def latest_stats(self) -> EngineStats | None:
@@ -116,10 +124,21 @@ class EnginePool:
             for engine in self.engines
         )
 
-    async def start(self) -> None:
-        """Start all processes; returns before the model is loaded (see `wait_until`)."""
+    async def start(self, *, lazy: bool = False) -> None:
+        """Start all processes, ``lazy``: with the first request. Does not wait for the load (see `wait_until`)."""
         for engine in self.engines:
-            await engine.start()
+            await engine.start(lazy=lazy)
+
+    def load(self) -> None:
+        """Start the processes that were unloaded."""
+        for engine in self.engines:
+            engine.load()
+
+    async def unload(self) -> None:
+        """End all processes until `load`, or the next request. Requests in them are started again, and load at once."""
+        if self._restarting is not None:
+            self._restarting.cancel()
+        await asyncio.gather(*(engine.unload() for engine in self.engines))
 
     async def wait_until(self, *states: EngineState) -> EngineState:
         """Wait for one of ``states``; without any: until one engine is ready, or none will ever be."""
@@ -168,9 +187,9 @@ class EnginePool:
         answers = await asyncio.gather(*(engine.stats() for engine in self.engines))
         return joined_stats([answer for answer in answers if answer is not None])
 
-    async def clear(self) -> list[Cleared]:
-        """Have the engines give back what can be made again; of those that could."""
-        answers = await asyncio.gather(*(engine.clear() for engine in self.engines))
+    async def clear(self, *, light: bool = False) -> list[Cleared]:
+        """Have the engines give back what can be made again, ``light``: what nobody uses; of those that could."""
+        answers = await asyncio.gather(*(engine.clear(light=light) for engine in self.engines))
         return [answer for answer in answers if answer is not None]
 
     async def restart(self, number: int | None = None) -> None:
@@ -180,6 +199,7 @@ class EnginePool:
         """
         if number is not None:
             await self.engines[number].restart()
+            self.load()  # the others, if all were unloaded
             return
         if self._restarting is not None:
             self._restarting.cancel()
@@ -223,6 +243,8 @@ class EnginePool:
         """Give what waits to the engines, or end it when there will be none."""
         if not self._waiting:
             return
+        if self.state == "unloaded":
+            self.load()
         if self.state in ("broken", "stopped"):
             waiting, self._waiting = self._waiting, []
             for stream in waiting:
@@ -272,33 +294,3 @@ def _work_before(stream: Stream, engine: EngineClient) -> tuple[bool, float, int
     same_line = sum(other.request.long == stream.request.long for other in others)
     places = engine.facts.places if engine.facts is not None else 1
     return same_line >= places, seconds, len(others)
-
-
-def joined_facts(facts: Sequence[EngineFacts]) -> EngineFacts | None:
-    """One model on several devices: places are added, devices listed, the longest load counts; None for none.
-
-    Parameters and memory are those of one device.
-    """
-    if len(facts) < 2:
-        return facts[0] if facts else None
-    devices = Counter(each.device for each in facts)
-    return replace(
-        facts[0],
-        device=", ".join(name if count == 1 else f"{count} × {name}" for name, count in devices.items()),
-        load_seconds=max(each.load_seconds for each in facts),
-        places=sum(each.places for each in facts),
-        warnings=tuple(dict.fromkeys(warning for each in facts for warning in each.warnings)),
-    )
-
-
-def joined_stats(stats: Sequence[EngineStats]) -> EngineStats | None:
-    """Sums of all counters, and the largest of all free blocks; None for none. ``gpu`` is empty for several."""
-    return functools.reduce(_added, stats) if stats else None
-
-
-def _added(one: EngineStats, other: EngineStats) -> EngineStats:
-    names = [field.name for field in fields(EngineStats) if field.name not in ("extra", "gpu", "largest_free")]
-    sums = {name: operator.add(getattr(one, name), getattr(other, name)) for name in names}
-    extra = {name: one.extra.get(name, 0.0) + other.extra.get(name, 0.0) for name in one.extra | other.extra}
-    gpu = one.gpu if one.gpu == other.gpu else ""
-    return EngineStats(**sums, largest_free=max(one.largest_free, other.largest_free), gpu=gpu, extra=extra)

@@ -17,6 +17,7 @@ from collections.abc import Container
 from typing import BinaryIO
 
 from cosyui.engine.base import EngineProtocol
+from cosyui.engine.loading import OnProgress
 from cosyui.errors import CosyuiError, EngineError
 from cosyui.host.config import HostConfig
 from cosyui.host.messages import (
@@ -27,6 +28,7 @@ from cosyui.host.messages import (
     Emptied,
     Events,
     LoadFailed,
+    Loading,
     Message,
     Ready,
     Shutdown,
@@ -55,7 +57,7 @@ class Worker:
         assert isinstance(start, Start)
         setup_logging(start.config.log_level)
         try:
-            engine = build(start.config, self._retried)
+            engine = build(start.config, self._retried, lambda progress: self._send(Loading(progress)))
         except CosyuiError as error:
             self._send(LoadFailed(error))
             return
@@ -88,7 +90,7 @@ class Worker:
                 case AskStats():
                     self._send(Stats(engine.stats(), answer=True))
                 case Clear():
-                    self._send(Emptied(engine.clear()))
+                    self._send(Emptied(engine.clear(light=command.light), command.light))
                     self._send(Stats(engine.stats()))
                 case Shutdown():
                     return
@@ -109,15 +111,15 @@ class Worker:
         self._out.flush()
 
 
-def build(config: HostConfig, retried: Container[str]) -> EngineProtocol:
+def build(config: HostConfig, retried: Container[str], on_progress: OnProgress) -> EngineProtocol:
     """The engine that the configuration asks for; the real one is imported only here, because it brings PyTorch."""
     if config.kind == "fake":
         from cosyui.host.fake import FakeEngine
 
-        return FakeEngine(config, retried)
+        return FakeEngine(config, retried, on_progress)
     from cosyui.engine.engine import Engine
 
-    engine: EngineProtocol = Engine(config.engine)
+    engine: EngineProtocol = Engine(config.engine, on_progress)
     return engine
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -77,23 +78,27 @@ def load(
     device: torch.device | str = "cpu",
     precision: StagePrecision | None = None,
     threads: int = 1,
+    on_step: Callable[[str, float], None] = lambda stage, part: None,
 ) -> CosyVoice3:
     """Everything in ``folder`` (released layout) onto ``device``; the ONNX encoders run on the CPU with ``threads``.
 
-    Raises CheckpointError naming the file, and the tensor where there is one.
+    ``on_step`` hears which part of ``weights`` and of ``encoders`` is there. Raises CheckpointError naming the file,
+    and the tensor where there is one.
     """
     device, precision = torch.device(device), precision or StagePrecision()
     config = load_config(folder)
-    return CosyVoice3(
-        config=config,
-        tokenizer=TextTokenizer(folder / TEXT_MODEL_FOLDER),
-        llm=load_llm(config, folder / llm_file, device, precision.llm),
-        flow=load_flow(config, folder / "flow.pt", device, precision.flow),
-        vocoder=load_vocoder(config, folder / "hift.pt", device, precision.vocoder),
-        speaker_encoder=SpeakerEncoder(folder / SPEAKER_FILE, threads),
-        speech_tokenizer=SpeechTokenizer(folder / TOKENIZER_FILE, threads),
-        device=device,
-    )
+    on_step("weights", 0.0)
+    tokenizer = TextTokenizer(folder / TEXT_MODEL_FOLDER)
+    llm = load_llm(config, folder / llm_file, device, precision.llm)
+    on_step("weights", 0.5)
+    flow = load_flow(config, folder / "flow.pt", device, precision.flow)
+    on_step("weights", 0.9)
+    vocoder = load_vocoder(config, folder / "hift.pt", device, precision.vocoder)
+    on_step("encoders", 0.0)
+    speaker_encoder = SpeakerEncoder(folder / SPEAKER_FILE, threads)
+    on_step("encoders", 0.2)
+    speech_tokenizer = SpeechTokenizer(folder / TOKENIZER_FILE, threads)
+    return CosyVoice3(config, tokenizer, llm, flow, vocoder, speaker_encoder, speech_tokenizer, device)
 
 
 Network = TypeVar("Network", bound=nn.Module)

@@ -7,8 +7,10 @@ border of each of its segments, and gets one segment between two of them (`cosyu
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import math
+from collections.abc import AsyncIterator
 
 from cosyui.service.job import Job
 from cosyui.service.speed import Speed
@@ -43,6 +45,7 @@ class AdmissionQueue:
         self.held = False
         """Nobody gets a place; who is in stays, and who waits keeps waiting."""
         self._left = asyncio.Event()
+        self._pausing = asyncio.Lock()
 
     def set_places(self, places: int) -> None:
         """There are more places now, or fewer: then those who are in stay in."""
@@ -91,6 +94,22 @@ class AdmissionQueue:
         while self.running:
             self._left.clear()
             await self._left.wait()
+
+    @contextlib.asynccontextmanager
+    async def paused(self, patience: float) -> AsyncIterator[None]:
+        """Nobody gets a place meanwhile, who waits keeps his; one at a time.
+
+        Begins when those who have a place are done, or after ``patience`` seconds: then they go on.
+        """
+        async with self._pausing:
+            self.hold()
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(patience):
+                        await self.emptied()
+                yield
+            finally:
+                self.release()
 
     def position(self, job: Job) -> int:
         """1 for the next one in its line; 0 when it has its place."""

@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -27,12 +27,14 @@ from cosyui.service.admission import AdmissionQueue
 from cosyui.service.clips import Clip, ClipStore
 from cosyui.service.drive import Drive
 from cosyui.service.job import Job
+from cosyui.service.life_cycle import MINUTE, LifeCycle, Load, Unload
 from cosyui.service.operations import Operations
 from cosyui.service.outputs import OutputStore
 from cosyui.service.recorder import Recorder
-from cosyui.service.soft_restart import SoftRestarter
+from cosyui.service.soft_restart import SoftRestarter, Trim
 from cosyui.service.state import overview_of, sample_of
-from cosyui.service.types import FormError, Overview, TakeForm, Update
+from cosyui.service.ticket import Ticket
+from cosyui.service.types import FormError, Overview, TakeForm
 from cosyui.settings import Settings
 from cosyui.speech.clip import pyav
 from cosyui.speech.clip.decode import formats
@@ -41,37 +43,6 @@ from cosyui.speech.clip.transcribe import INSTALL, Transcriber, Transcript
 from cosyui.speech.estimate import speech_seconds
 
 logger = logging.getLogger(__name__)
-
-
-class Ticket:
-    """A request that was taken in. ``seed`` is the one it uses, drawn if the form had none."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self.id = job.id
-        self.seed = job.request.seed
-
-    async def updates(self) -> AsyncGenerator[Update, None]:
-        """Updates in order, ending with exactly one Done, Problem or Stopped; for one reader.
-
-        Closing this iterator early (``aclose``, or cancelling the task that reads it) cancels the request: a reader
-        that is gone must not keep the engine busy. Use `contextlib.aclosing` around it.
-        """
-        ended = False
-        try:
-            async for update in self._job.mailbox.read():
-                ended = self._job.mailbox.closed
-                yield update
-        finally:
-            if not ended:
-                await self.cancel()
-
-    async def cancel(self) -> None:
-        """Stop the request, in whatever state it is, and free its place at once. A finished one stays finished."""
-        task = self._job.task
-        if task is not None and not task.done():
-            task.cancel()
-            await asyncio.wait([task])
 
 
 class SynthesisService:
@@ -109,12 +80,15 @@ class SynthesisService:
         self._drive.on_first_chunk = self.operations.first_chunk
         self._drive.on_end = self._ended
         self.soft_restarter = SoftRestarter(self._queue, client)
+        self.life_cycle = LifeCycle(
+            self._queue, client, lambda: bool(self._drive.jobs), MINUTE * settings.idle_unload_minutes
+        )
         self._started = time.monotonic()
         self._rejected = 0
         self._closed = False
 
     async def start(self) -> None:
-        """Check the folders and start the engines' processes; does not wait for the model to load.
+        """Check the folders and start the engines' processes, or not yet; does not wait for the model to load.
 
         Raises:
             SetupError: ``outputs_not_writable``, ``clips_not_writable`` or ``disk_full``.
@@ -123,8 +97,8 @@ class SynthesisService:
         await asyncio.to_thread(self.clips.check)
         if not pyav.installed():
             log(logger, logging.WARNING, "decoder_missing", package="av", formats=formats())
-        self.client.on_change = self._drive.engines_changed
-        await self.client.start()
+        self.client.on_change = self._engines_changed
+        await self.client.start(lazy=self.settings.start == "lazy")
         await self.operations.start()
 
     async def close(self) -> None:
@@ -132,19 +106,33 @@ class SynthesisService:
         self._closed = True
         for job in reversed(list(self._drive.jobs.values())):  # waiting ones first: none is started on the way
             await Ticket(job).cancel()
-        await self.soft_restarter.close()  # after them: it lets those that wait have their places
+        await self.soft_restarter.close()  # after them: both let those that wait have their places
+        await self.life_cycle.close()
         await self.client.close()
         await asyncio.to_thread(self.clips.close)
         await self.operations.close()
 
     async def restart_engine(self) -> None:
-        """Replace the engines' processes, also broken ones. Waiting requests stay; running ones are started again."""
+        """Replace the engines' processes, also broken or unloaded ones; running requests are started again."""
         await self.client.restart()
+
+    async def unload(self) -> Unload:
+        """End the engines' processes once takes in work have ended; the next request loads them, or `load`."""
+        return await self.life_cycle.unload()
+
+    async def load(self) -> Load:
+        """Load what was unloaded, and wait for it."""
+        return await self.life_cycle.load()
+
+    async def trim(self) -> Trim:
+        """Have the engines give back the memory that nobody uses; nobody waits for it."""
+        return await self.soft_restarter.trim()
 
     @property
     def ready(self) -> bool:
-        """True when a request would be worked on right away or after those before it."""
-        return self.client.state == "ready" and not self._closed and not self.soft_restarter.busy
+        """True when a request would be worked on, after those before it, or once it has loaded the model."""
+        held = self.soft_restarter.busy or self.life_cycle.unloading
+        return self.client.state in ("ready", "unloaded") and not self._closed and not held
 
     def check_text(self, text: str, mode: Mode = Mode.ZERO_SHOT) -> None:
         """Raises InputError ``text_empty``, ``text_too_long`` or ``text_nothing_to_speak``, field ``text``."""
@@ -214,6 +202,7 @@ class SynthesisService:
         self.operations.in_use.hold(job.id, job.recorder.path)
         job.task = asyncio.create_task(self._drive.run(job), name=f"take-{job.id}")
         job.task.add_done_callback(lambda _: self._drive.finish(job))
+        self.life_cycle.watch()
         return Ticket(job)
 
     def ticket(self, take_id: str) -> Ticket | None:
@@ -274,6 +263,11 @@ class SynthesisService:
     def _ended(self, job: Job) -> None:
         beside = sum(other.started is not None for other in self._queue.running)
         self.operations.ended(job, beside, self.client.engines[job.engine].latest_stats)
+        self.life_cycle.watch()
+
+    def _engines_changed(self) -> None:
+        self._drive.engines_changed()
+        self.life_cycle.watch()
 
     def _is_long(self, form: TakeForm) -> bool:
         return len(form.text.strip()) > self.settings.max_chars

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cosyui.engine.request import Cleared
@@ -19,6 +20,15 @@ PATIENCE = 60.0
 """Seconds that takes in work may need to end. A long job takes longer: then the rest is done around it."""
 CLEAR_SECONDS = 30.0
 """An engine that has not answered by then hangs: nobody waits any longer, and what was freed is not told."""
+
+
+@dataclass(frozen=True)
+class Trim:
+    """What was freed without anybody waiting: bytes by part, of all ``engines`` that did it; the slowest's seconds."""
+
+    freed: dict[str, int]
+    seconds: float
+    engines: int
 
 
 @dataclass(frozen=True)
@@ -64,38 +74,44 @@ class SoftRestarter:
             self._task = asyncio.create_task(self._restart(), name="soft-restart")
         return await asyncio.shield(self._task)
 
+    async def trim(self) -> Trim:
+        """Give back the memory that nobody uses, between two steps: nobody waits, and nothing is made again."""
+        cleared = await self._clear(light=True)
+        freed, slowest = _summed(cleared)
+        log(logger, logging.INFO, "trim", seconds=slowest, **freed)
+        return Trim(freed, slowest, len(cleared))
+
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _clear(self) -> list[Cleared]:
-        """While this waits nobody gets a place, so that nothing else would find an engine that hangs."""
+    async def _clear(self, *, light: bool = False) -> list[Cleared]:
+        """In a soft restart nobody gets a place meanwhile, so that nothing else would find an engine that hangs."""
         try:
             async with asyncio.timeout(self._clear_seconds):
-                return await self._client.clear()
+                return await self._client.clear(light=light)
         except TimeoutError:
-            log(logger, logging.WARNING, "soft_restart_unanswered", seconds=self._clear_seconds)
+            log(logger, logging.WARNING, "clearing_unanswered", seconds=self._clear_seconds)
             return []
 
     async def _restart(self) -> SoftRestart:
         began = time.monotonic()
-        self._queue.hold()
-        try:
-            try:
-                async with asyncio.timeout(self._patience):
-                    await self._queue.emptied()
-            except TimeoutError:
-                log(logger, logging.INFO, "soft_restart_around_takes", running=len(self._queue.running))
+        async with self._queue.paused(self._patience):
             waited, around = time.monotonic() - began, len(self._queue.running)
             cleared = await self._clear()
             held_back = len(self._queue.waiting)
-        finally:
-            self._queue.release()
-        freed: Counter[str] = Counter()
-        for one in cleared:
-            freed.update(one.freed)
-        slowest = max((one.seconds for one in cleared), default=0.0)
-        self.last = SoftRestart(dict(freed), waited, slowest, held_back, len(cleared), around)
-        log(logger, logging.INFO, "soft_restart", waited_seconds=waited, cleared_seconds=slowest, **freed)
+        freed, slowest = _summed(cleared)
+        self.last = SoftRestart(freed, waited, slowest, held_back, len(cleared), around)
+        log(
+            logger, logging.INFO, "soft_restart", waited_seconds=waited, cleared_seconds=slowest, around=around, **freed
+        )
         return self.last
+
+
+def _summed(cleared: Sequence[Cleared]) -> tuple[dict[str, int], float]:
+    """Bytes by part of all engines, and the seconds of the slowest."""
+    freed: Counter[str] = Counter()
+    for one in cleared:
+        freed.update(one.freed)
+    return dict(freed), max((one.seconds for one in cleared), default=0.0)

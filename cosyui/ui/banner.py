@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from cosyui.engine.loading import LoadProgress
 from cosyui.service.service import SynthesisService
 from cosyui.ui.i18n import Words
 
@@ -22,10 +23,20 @@ def banner(service: SynthesisService, words: Words) -> str:
         reason = escape(words.error(problem)) if problem is not None else ""
         return _line("trouble", words("banner_broken", reason=reason))
     if state != "ready":
-        return _line("wait", words(f"banner_{state}"))
+        progress = service.client.progress
+        return _line("wait", words(f"banner_{state}") + ("" if progress is None else _bar(progress, words)))
     if facts is not None and facts.demo_voice:
         return _line("demo", words("banner_demo", command=f"<code>{COMMAND}</code>"))
     return ""
+
+
+def _bar(progress: LoadProgress, words: Words) -> str:
+    stage, percent = escape(words(f"loading_{progress.stage}")), round(100 * progress.share)
+    return (
+        f'<div class="loading" data-stage="{progress.stage}">{stage}</div>'
+        f'<div class="bar" role="progressbar" aria-label="{stage}" aria-valuenow="{percent}" aria-valuemin="0" '
+        f'aria-valuemax="100"><i style="width:{percent}%"></i></div>'
+    )
 
 
 def _line(kind: str, body: str) -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cosyui.errors import CosyuiError
-from cosyui.service.service import SynthesisService, Ticket
+from cosyui.service.service import SynthesisService
+from cosyui.service.ticket import Ticket
 from cosyui.service.types import Chunk, Done, FormError, Problem, Result, Running, Stopped, TakeForm, Update, Waiting
 from cosyui.ui import render
 from cosyui.ui.i18n import Words

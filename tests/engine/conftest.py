@@ -13,6 +13,7 @@ from cosyui.bench.likeness import Verdict, compare
 from cosyui.bench.make_checkpoint import make_checkpoint
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.engine import Engine
+from cosyui.engine.loading import LoadProgress
 from cosyui.engine.request import AudioChunk, Event, Mode, PromptClip, SynthesisRequest
 from cosyui.engine.slots import Decoded
 
@@ -33,9 +34,15 @@ def steady(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def loaded(tiny: Path) -> Iterator[Engine]:
+def told() -> list[LoadProgress]:
+    """What the load of `loaded` told of itself."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def loaded(tiny: Path, told: list[LoadProgress]) -> Iterator[Engine]:
     torch.set_num_threads(1)
-    engine = Engine(EngineConfig(model=str(tiny), device="cpu", threads=1))
+    engine = Engine(EngineConfig(model=str(tiny), device="cpu", threads=1), told.append)
     yield engine
     engine.close()
 

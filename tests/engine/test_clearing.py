@@ -28,3 +28,11 @@ def test_a_take_in_work_goes_on(engine: Engine, clip: PromptClip) -> None:
     assert isinstance(events[-1], Finished)
     alone = finish(engine, request_of(clip, "first"))
     assert (pcm(events) == pcm(alone)).all()
+
+
+def test_a_light_one_keeps_what_was_made(engine: Engine, clip: PromptClip) -> None:
+    finish(engine, request_of(clip, "before"))
+    held = engine.prompts.nbytes
+    cleared = engine.clear(light=True)
+    assert cleared.freed["features"] == 0
+    assert engine.prompts.nbytes == held > 0

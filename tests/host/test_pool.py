@@ -11,7 +11,7 @@ from test_client import audio, collect, first_chunk, kinds
 from cosyui.engine.request import Cancelled, EngineFacts, EngineStats, Failed, Finished, Started
 from cosyui.host.config import FakeScript
 from cosyui.host.fake_sound import fake_pcm
-from cosyui.host.pool import joined_facts, joined_stats
+from cosyui.host.joined import joined_facts, joined_stats
 from cosyui.host.stream import HandedOver
 from cosyui.host.supervision import RestartPolicy
 

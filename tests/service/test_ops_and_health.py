@@ -4,19 +4,11 @@ import io
 import json
 import logging
 
-import httpx
 import pytest
-from fastapi import FastAPI
 
-from cosyui.api.health import health_router
 from cosyui.host.config import FakeScript
 from cosyui.ops.logs import JsonFormatter, log, relay, setup_logging
-
-
-def http(service):
-    app = FastAPI()
-    app.include_router(health_router(service))
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")
+from tests.service.watching import http
 
 
 @pytest.mark.anyio

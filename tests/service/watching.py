@@ -2,6 +2,11 @@
 
 import wave
 
+import httpx
+from fastapi import FastAPI
+
+from cosyui.api.health import health_router
+
 
 async def follow(ticket):
     return [update async for update in ticket.updates()]
@@ -19,3 +24,10 @@ def samples(path):
     with wave.open(str(path)) as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
         return file.readframes(file.getnframes())
+
+
+def http(service):
+    """A client of the health routes."""
+    app = FastAPI()
+    app.include_router(health_router(service))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")

@@ -1,11 +1,13 @@
 """What the page shows of reports, progress, results and the engine's state; hostile text stays text."""
 
+from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
+from cosyui.engine.loading import BEGINS, LoadProgress
 from cosyui.engine.request import EngineFacts, RequestStats
 from cosyui.errors import CheckpointError, InputError
 from cosyui.notice import Notice
@@ -102,8 +104,8 @@ def test_result_shows_what_was_measured(english):
     assert HOSTILE not in html
 
 
-def service(state, facts=None, problem=None):
-    return SimpleNamespace(client=SimpleNamespace(state=state, facts=facts, problem=problem))
+def service(state, facts=None, problem=None, progress=None):
+    return SimpleNamespace(client=SimpleNamespace(state=state, facts=facts, problem=problem, progress=progress))
 
 
 def facts(demo):
@@ -120,9 +122,20 @@ def test_no_banner_with_a_real_model(words):
     assert banner.banner(service("ready", facts(demo=False)), words) == ""
 
 
-@pytest.mark.parametrize("state", ["starting", "restarting", "stopped"])
+@pytest.mark.parametrize("state", ["starting", "restarting", "unloaded", "stopped"])
 def test_every_other_state_has_its_banner(words, state):
-    assert "banner" in banner.banner(service(state), words)
+    html = banner.banner(service(state), words)
+    assert "banner" in html
+    assert "progressbar" not in html
+    assert words(f"engine_{state}") in banner.badge(service(state), words)
+
+
+@pytest.mark.parametrize("stage", BEGINS)
+def test_banner_tells_how_far_the_model_is_loaded(words, stage):
+    html = banner.banner(service("starting", progress=LoadProgress(stage, 0.423)), words)
+    assert escape(words(f"loading_{stage}")) in html
+    assert 'aria-valuenow="42"' in html
+    assert "width:42%" in html
 
 
 def test_broken_banner_tells_the_reason_as_text(words):
