@@ -29,7 +29,8 @@ from cosyui.engine.precision import choose_device
 from cosyui.errors import CosyuiError
 
 if TYPE_CHECKING:
-    from cosyui.service.service import SynthesisService, Ticket
+    from cosyui.service.service import SynthesisService
+    from cosyui.service.ticket import Ticket
     from cosyui.service.types import TakeForm
 
 CLIPS = Path(__file__).parents[1] / "assets" / "evaluation"
