@@ -66,6 +66,7 @@ class Shell:
             nonlocal start
             if message["type"] == "http.response.start":
                 start = message
+            if message["type"] != "http.response.body":
                 return
             body.extend(message.get("body", b""))
             if not message.get("more_body", False):
