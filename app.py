@@ -21,6 +21,7 @@ from fastapi import FastAPI
 
 from cosyui import __version__
 from cosyui.api.health import health_router
+from cosyui.api.origin import SameOrigin
 from cosyui.errors import CosyuiError, SetupError
 from cosyui.host.config import HostConfig
 from cosyui.host.devices import find_devices
@@ -140,8 +141,9 @@ def build(
     app = FastAPI(title="CosyUI", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_router(service))
     farewell = mount(app, service)
-    app.add_middleware(Shell)
+    app.add_middleware(Shell, login=service.rights.login_needed)
     app.add_middleware(NamelessUploads)
+    app.add_middleware(SameOrigin, settings=settings)
     return app, farewell
 
 

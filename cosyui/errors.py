@@ -35,6 +35,24 @@ class BusyError(CosyuiError):
     status = 429
 
 
+class DeadlineError(CosyuiError):
+    """The request was not finished by the time that it was wanted."""
+
+    status = 504
+
+
+class RightsError(CosyuiError):
+    """Whoever asks may not do this."""
+
+    status = 403
+
+
+class TooManyError(CosyuiError):
+    """The same was tried too often; it is taken again a little later."""
+
+    status = 429
+
+
 class CheckpointError(CosyuiError):
     """The model folder is missing, incomplete or damaged."""
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -40,6 +40,14 @@ def memory_size(given: Any) -> int:
     if 0 < size < SMALLEST_BUDGET:
         raise ValueError("that is too little for any model; a number without unit is MiB, so write 6GiB for six GiB")
     return size
+
+
+def name_password_pairs(given: SecretStr) -> SecretStr:
+    """Checks ``name:password`` pairs. Raises ValueError, which does not tell them."""
+    pairs = [pair.strip().partition(":") for pair in given.get_secret_value().split(",")] if given else []
+    if any(not name or not password for name, _, password in pairs):
+        raise ValueError("write name:password, several with commas between")
+    return given
 
 
 class Settings(BaseSettings):
@@ -85,9 +93,22 @@ class Settings(BaseSettings):
     # the listener
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on; 0.0.0.0 opens it to the network")
     port: int = Field(7860, ge=1, le=65535, description="port to listen on")
+    hosts: str = Field("", description="names that browsers reach it by, as in voice.example.org, comma-separated")
+
+    # who may do what
+    login: Annotated[SecretStr, AfterValidator(name_password_pairs)] = Field(
+        SecretStr(""), description="who may open the page: name:password, comma-separated; empty for everybody"
+    )
+    admin_password: SecretStr = Field(
+        SecretStr(""), description="opens the actions of the ops tab; empty: they are open on this machine alone"
+    )
+    ops: Literal["all", "admin", "off"] = Field("all", description="who sees the ops tab")
 
     # requests
     queue_size: int = Field(10, ge=0, le=10_000, description="how many requests may wait")
+    client_queue: int = Field(
+        0, ge=0, le=10_000, description="how many requests of one client may wait; 0 for half of 'queue_size'"
+    )
     max_chars: int = Field(200, ge=1, le=100_000, description="longest text of a take, characters")
     long_max_chars: int = Field(
         20_000, ge=0, le=100_000, description="longest text of a long job, characters; 0 takes no long jobs"
@@ -149,6 +170,22 @@ class Settings(BaseSettings):
         except ValidationError as error:
             lines = [cls._invalid(shown, values, detail) for detail in error.errors(include_url=False)]
             raise SetupError("setting_invalid", " ".join(lines)) from None
+
+    @property
+    def logins(self) -> dict[str, str]:
+        """Passwords by name."""
+        pairs = (pair.strip().partition(":") for pair in self.login.get_secret_value().split(",") if pair)
+        return {name: password for name, _, password in pairs}
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        """Of ``hosts``, in small letters, each with its port if one was given."""
+        return frozenset(name.strip().lower() for name in self.hosts.split(",") if name.strip())
+
+    @property
+    def client_limit(self) -> int:
+        """How many requests of one client may wait in each line."""
+        return self.client_queue or max(1, (self.queue_size + 1) // 2)
 
     @property
     def longest_text(self) -> int:

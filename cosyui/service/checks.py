@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from cosyui.engine.request import Mode
 from cosyui.errors import InputError
 from cosyui.notice import Notice
@@ -44,6 +46,9 @@ def number_problems(form: TakeForm) -> list[InputError]:
     if form.seed is not None and not 0 <= form.seed < SEED_LIMIT:
         message = f"The seed must be a whole number from 0 to {SEED_LIMIT - 1}; it is {form.seed}."
         problems.append(InputError("seed_out_of_range", message, "seed"))
+    if form.deadline is not None and not 0 < form.deadline < math.inf:
+        message = f"The deadline must be a number of seconds above 0; it is {form.deadline:g}."
+        problems.append(InputError("deadline_invalid", message, "deadline"))
     return problems
 
 

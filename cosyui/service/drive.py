@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
 
 from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Progress, Started
-from cosyui.errors import CosyuiError, EngineError, InputError
+from cosyui.errors import CosyuiError, DeadlineError, EngineError, InputError
 from cosyui.host.pool import EnginePool
 from cosyui.host.stream import HandedOver
 from cosyui.ops.logs import log
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 TELL_EVERY = 0.25
 """Seconds between two updates of all that wait and run; in between only news of one job are told, not its progress."""
+TELL_SHARE = 0.1
+"""Of the time of this process for such updates at most: where thousands wait, they come less often."""
 QUIET_SHARE, EXTEND_SHARE = 0.25, 0.02
 """Of the limit of time: an engine that was silent for that long hangs; and how exactly the limit is kept."""
 
@@ -39,7 +42,7 @@ class Drive:
         self._timeout = timeout
         self._limits: dict[Job, asyncio.Timeout] = {}
         self._heard: dict[int, float] = {}
-        self._told = 0.0
+        self._next_telling = 0.0
         self._later: asyncio.TimerHandle | None = None
         self.jobs: dict[str, Job] = {}
         self.outcomes: Counter[str] = Counter()
@@ -50,12 +53,10 @@ class Drive:
     async def run(self, job: Job) -> None:
         """From the queue to the final update. Its place is freed however this ends."""
         try:
-            self._tell(job)
+            if job.turn.is_set():
+                self._tell(job)
             self.announce()
-            await job.turn.wait()
-            await self._speak(job)
-            self._free(job)  # the engine is done with it: nobody waits for our disk
-            job.final = Done(await self._write(job))
+            job.final = Done(await self._make(job))
         except asyncio.CancelledError:
             # Asked for by Ticket.cancel or close only: this task is ours, so the cancellation ends here.
             job.final = Stopped()
@@ -69,6 +70,20 @@ class Drive:
             if not isinstance(job.final, Done):
                 await self._discard(job)
             self.finish(job)
+
+    async def _make(self, job: Job) -> Result:
+        try:
+            async with asyncio.timeout(None if job.due is None else max(0.0, job.due - Clock())) as deadline:
+                await job.turn.wait()
+                await self._speak(job)
+                self._free(job)  # the engine is done with it: nobody waits for our disk
+                return await self._write(job)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            seconds = math.ceil(Clock() - job.submitted)
+            message = f"This was not finished by its deadline and was given up after {seconds} seconds."
+            raise DeadlineError("deadline_passed", f"{message} Allow more time, or try a shorter text.") from None
 
     def finish(self, job: Job) -> None:
         """Free its place, count it, log it, tell its reader. Also for a job that was cancelled before it ran at all."""
@@ -98,7 +113,7 @@ class Drive:
         That costs time for all jobs: where one announcement follows another, it comes a little later.
         """
         self._clock()
-        wait = self._told + TELL_EVERY - Clock()
+        wait = self._next_telling - Clock()
         if wait <= 0:
             self._tell_all()
         elif self._later is None:
@@ -108,16 +123,16 @@ class Drive:
         if self._later is not None:
             self._later.cancel()
             self._later = None
-        self._told = Clock()
+        began = Clock()
         for job, outlook in self._queue.outlook().items():
             self._tell_waiting(job, *outlook)
         for job in self._queue.running:
             self._tell(job)
+        self._next_telling = began + max(TELL_EVERY, (Clock() - began) / TELL_SHARE)
 
     def _tell(self, job: Job) -> None:
-        if job in self._queue.waiting:
-            self._tell_waiting(job, *self._queue.outlook()[job])
-        elif job.started is None:
+        """One that has its place."""
+        if job.started is None:
             job.mailbox.put(Waiting(0, None, self._client.state))
         else:
             left, expected = self._queue.left(job), job.expected_seconds

@@ -21,7 +21,7 @@ SEGMENT_SECONDS = 12.0
 class Job:
     """``expected_seconds`` is the estimate of its speech, ``notices`` are remarks on its clip and transcript;
     ``engine`` is the number of the one that works on it, ``attempts``: how many processes have had it. ``memory``: what
-    the engine says of it at the end.
+    the engine says of it at the end. ``due``: when it must be finished.
 
     Times are of the monotonic clock, but ``arrived`` is in seconds since the epoch.
     """
@@ -31,6 +31,7 @@ class Job:
     expected_seconds: float
     notices: tuple[Notice, ...] = ()
     recorder: Recorder = field(kw_only=True)
+    due: float | None = None
     submitted: float = field(default_factory=Clock)
     arrived: float = field(default_factory=time.time)
     state: JobState = "waiting"

@@ -26,11 +26,12 @@ from cosyui.service import checks
 from cosyui.service.admission import AdmissionQueue
 from cosyui.service.clips import Clip, ClipStore
 from cosyui.service.drive import Drive
-from cosyui.service.job import Job
+from cosyui.service.job import Clock, Job
 from cosyui.service.life_cycle import MINUTE, LifeCycle, Load, Unload
 from cosyui.service.operations import Operations
 from cosyui.service.outputs import OutputStore
 from cosyui.service.recorder import Recorder
+from cosyui.service.rights import Rights
 from cosyui.service.soft_restart import SoftRestarter, Trim
 from cosyui.service.state import overview_of, sample_of
 from cosyui.service.ticket import Ticket
@@ -66,8 +67,9 @@ class SynthesisService:
         self.outputs = outputs
         self.clips = clips
         self.transcriber = transcriber
+        self.rights = Rights(settings)
         self._transcribing = asyncio.Lock()
-        self._queue = AdmissionQueue(settings.queue_size)
+        self._queue = AdmissionQueue(settings.queue_size, client_size=settings.client_limit)
         self._drive = Drive(self._queue, client, settings.request_timeout)
         self.operations = Operations(
             settings,
@@ -182,17 +184,19 @@ class SynthesisService:
 
         Raises:
             FormError: with every problem of the form and its field.
-            QueueFullError: (a BusyError) with a hint when to try again.
+            QueueFullError: (a BusyError) with a hint when to try again; a ClientQueueFullError if others may.
             CosyuiError: the reason why the engine is out of work for good (same code as at its failed load), or
                 ``engine_not_ready`` when the service is shutting down.
         """
+        began = Clock()
         try:
             self._check_open()
-            self._queue.check(self._is_long(form))
+            self._queue.check(form.client, self._is_long(form))
             clip = await self._check_form(form)
             # The clip was decoded in a thread: meanwhile the queue may have filled or the service closed.
             self._check_open()
             job = self._make_job(form, clip)
+            job.due = None if form.deadline is None else began + form.deadline
             self._queue.enter(job)
         except CosyuiError as error:
             self._rejected += 1

@@ -56,7 +56,7 @@ def overview_of(
         engines=client.views(),
         machine=health.sample.machine,
         running=tuple(_entry(job) for job in running),
-        waiting=tuple(_entry(job, *outlook[job]) for job in queue.waiting),
+        waiting=tuple(_entry(job, *place) for job, place in outlook.items()),
         queue_size=queue.size,
         places=queue.places,
         rtf=queue.rtf.value,

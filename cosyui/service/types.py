@@ -26,7 +26,7 @@ class TakeForm:
 
     ``clip`` is an audio file on disk or the bytes of one. ``seed`` None means: draw one (it is reported in the ticket
     and the result). ``stream`` asks for `Chunk` updates while the take is made. ``client`` names who asks, for fairness
-    and the log; it is never a name of a person.
+    and the log; it is never a name of a person. ``deadline``: seconds from its submit, after which nobody wants it.
     """
 
     text: str
@@ -39,6 +39,7 @@ class TakeForm:
     stream: bool = False
     language: str | None = None
     client: str = "anonymous"
+    deadline: float | None = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,20 @@ class QueueFullError(BusyError):
             f"{waiting} requests are already waiting and the queue is full. Try again in about {retry_after} seconds."
         )
         error = cls("queue_full", message)
+        error.retry_after = retry_after
+        return error
+
+
+class ClientQueueFullError(QueueFullError):
+    """One client has as many requests waiting as it may; others are still taken in."""
+
+    @classmethod
+    def make(cls, waiting: int, retry_after: int) -> ClientQueueFullError:
+        message = (
+            f"{waiting} of your requests are already waiting, which leaves room for others. "
+            f"Try again in about {retry_after} seconds."
+        )
+        error = cls("client_queue_full", message)
         error.retry_after = retry_after
         return error
 

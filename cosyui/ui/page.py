@@ -15,6 +15,7 @@ from cosyui.service.service import SynthesisService
 from cosyui.ui import banner, ops
 from cosyui.ui.controls import quiet
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
+from cosyui.ui.login import LoginGate
 from cosyui.ui.ops_actions import OpsActions
 from cosyui.ui.ops_history import history
 from cosyui.ui.prompt_card import EXAMPLES
@@ -118,11 +119,13 @@ def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any
     """
     page = Page(service)
     gr.set_static_paths([service.outputs.root.resolve(), EXAMPLES])
-    settings = service.settings
+    settings, rights = service.settings, service.rights
     gr.mount_gradio_app(
         app,
         page.blocks,
         path="/",
+        auth=rights.login if rights.login_needed else None,
+        auth_message=both("login_hint"),
         footer_links=[],
         run_history=False,
         show_error=False,
@@ -138,6 +141,8 @@ def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any
     )
     mounted = [route.app for route in app.routes if isinstance(route, Mount)]
     server = next(part for part in mounted if isinstance(part, gr.routes.App))
+    if rights.login_needed:
+        server.add_middleware(LoginGate, server=server, rights=rights)
     return partial(page.close, server)
 
 

@@ -8,13 +8,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cosyui.ui.login import LOGIN
+
 FIRST_SCRIPT = Path(__file__).with_name("first.js")
 _API = "/gradio_api"
 _CLOSED = (
     "/monitoring",
     "/config",
     "/openapi.json",
-    "/login",
+    LOGIN,
     "/logout",
     f"{_API}/info",
     f"{_API}/openapi.json",
@@ -34,16 +36,20 @@ _CLOSED = (
 
 
 class Shell:
-    """ASGI middleware. Puts ``first.js`` at the top of the page: it must run before Gradio picks its language."""
+    """ASGI middleware. Puts ``first.js`` at the top of the page: it must run before Gradio picks its language.
 
-    def __init__(self, app: ASGIApp) -> None:
+    ``login``: the page has one.
+    """
+
+    def __init__(self, app: ASGIApp, login: bool = False) -> None:
         self._app = app
+        self._closed = tuple(path for path in _CLOSED if not (login and path == LOGIN))
         self._script = b"<script>" + FIRST_SCRIPT.read_bytes() + b"</script>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif scope["path"].startswith(_CLOSED):
+        elif scope["path"].startswith(self._closed):
             await PlainTextResponse("Not found", status_code=404)(scope, receive, send)
         elif scope["path"] == "/" and scope["method"] == "GET":
             await self._page(scope, receive, send)
@@ -60,6 +66,7 @@ class Shell:
             nonlocal start
             if message["type"] == "http.response.start":
                 start = message
+            if message["type"] != "http.response.body":
                 return
             body.extend(message.get("body", b""))
             if not message.get("more_body", False):

@@ -72,7 +72,7 @@ def test_short_takes_and_long_jobs_have_a_place_and_a_line_each():
         queue.enter(each)
     assert [queue.position(each) for each in (story, novel, take, other)] == [0, 1, 0, 1]
     with pytest.raises(QueueFullError):
-        queue.check()
+        queue.check("somebody")
     queue.speed.measured(1, seconds=1.0, speech=1.0)
     story.segments = 60
     assert queue.eta(other) == pytest.approx(10 + 10), "the running take and a segment of the story"

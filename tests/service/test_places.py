@@ -36,7 +36,7 @@ async def all_ready(service):
 
 
 async def test_queue_of_an_engine_with_four_places(fake_service, form):
-    async with fake_service(script=FakeScript(places=4), queue_size=3) as service:
+    async with fake_service(script=FakeScript(places=4), queue_size=3, client_queue=3) as service:
         assert service.overview().places == 4
         tickets = [await service.submit(form("[fake:hold]")) for _ in range(7)]
         with pytest.raises(QueueFullError):

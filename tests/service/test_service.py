@@ -113,7 +113,7 @@ async def test_failed_take_tells_its_code_and_frees_its_place(fake_service, form
 
 
 async def test_full_queue_refuses_with_a_hint_and_takes_again_after_a_cancel(fake_service, form):
-    async with fake_service(queue_size=2) as service:
+    async with fake_service(queue_size=2, client_queue=2) as service:
         tickets = [await service.submit(form("[fake:hold][fake:seconds=9]")) for _ in range(3)]
         with pytest.raises(QueueFullError) as caught:
             await service.submit(form())

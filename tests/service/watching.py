@@ -2,11 +2,6 @@
 
 import wave
 
-import httpx
-from fastapi import FastAPI
-
-from cosyui.api.health import health_router
-
 
 async def follow(ticket):
     return [update async for update in ticket.updates()]
@@ -28,6 +23,12 @@ def samples(path):
 
 def http(service):
     """A client of the health routes."""
+    # Here, so that tests that need no web server run without one.
+    import httpx
+    from fastapi import FastAPI
+
+    from cosyui.api.health import health_router
+
     app = FastAPI()
     app.include_router(health_router(service))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")

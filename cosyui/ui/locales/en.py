@@ -10,6 +10,7 @@ PAGE = {
     "soft_restart": "Soft restart",
     "soft_restart_sure": "Yes, free memory",
     "soft_restart_leave": "Leave it",
+    "login_hint": "Please log in. After five wrong passwords in a minute even the right one has to wait a little.",
     "language_switch": "中文",
     "theme_switch": "Light or dark",
     "text": "Text to speak",
