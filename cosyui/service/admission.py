@@ -34,7 +34,8 @@ class AdmissionQueue:
 
     ``size`` bounds each line, ``client_size`` what one client may have in each; ``places`` is how many of each may be
     in the engine. ``waiting`` and ``running`` are in the order of their coming. ``speed`` is that of the service,
-    ``rtf`` that of the requests that finished lately, which grows with the load.
+    ``rtf`` that of the requests that finished lately, which grows with the load. ``stretch``: seconds of speech that
+    came of late for each that a text let expect.
     """
 
     def __init__(self, size: int, places: int = 1, client_size: int | None = None) -> None:
@@ -43,6 +44,7 @@ class AdmissionQueue:
         self.client_size = size if client_size is None else client_size
         self.speed = Speed()
         self.rtf = MovingAverage()
+        self.stretch = MovingAverage(0.1)
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.held = False

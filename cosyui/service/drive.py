@@ -211,6 +211,7 @@ class Drive:
                 job.stats, job.memory = event.stats, event.stats.memory
                 if event.stats.speech_seconds > 0:
                     self._queue.rtf.add(event.stats.rtf)
+                    self._queue.stretch.add(job.stretch * event.stats.speech_seconds / job.expected_seconds)
                     self._queue.speed.finished()
             case Failed():
                 job.memory = event.memory

@@ -20,6 +20,7 @@ SEGMENT_SECONDS = 12.0
 @dataclass(eq=False)
 class Job:
     """``expected_seconds`` is the estimate of its speech, ``notices`` are remarks on its clip and transcript;
+    ``stretch`` is in it: by how much takes were longer of late than their texts let expect;
     ``engine`` is the number of the one that works on it, ``attempts``: how many processes have had it. ``memory``: what
     the engine says of it at the end. ``due``: when it must be finished.
 
@@ -30,6 +31,7 @@ class Job:
     client: str
     expected_seconds: float
     notices: tuple[Notice, ...] = ()
+    stretch: float = 1.0
     recorder: Recorder = field(kw_only=True)
     due: float | None = None
     submitted: float = field(default_factory=Clock)

@@ -261,8 +261,10 @@ class SynthesisService:
         )
         misfit = checks.transcript_notice(transcript, clip.report.speech_seconds)
         notices = clip.report.changes + ((misfit,) if misfit is not None else ())
-        expected = speech_seconds(request.text, form.speed)
-        return Job(request, form.client, expected, notices, recorder=Recorder(self.outputs, request.id))
+        stretch = self._queue.stretch.value or 1.0
+        expected = stretch * speech_seconds(request.text, form.speed)
+        recorder = Recorder(self.outputs, request.id)
+        return Job(request, form.client, expected, notices, stretch=stretch, recorder=recorder)
 
     def _ended(self, job: Job) -> None:
         beside = sum(other.started is not None for other in self._queue.running)

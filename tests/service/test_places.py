@@ -174,3 +174,14 @@ async def test_panel_shows_each_engine_of_several(fake_service):
         assert all(str(pid) in html for pid in service.client.pids)
     async with fake_service() as service:
         assert "data-engine-row" not in ops.panel(service.overview(), words)
+
+
+async def test_estimates_learn_how_long_takes_really_are(fake_service, form):
+    async with fake_service() as service:
+        off = []
+        for number in range(40):
+            ticket = await service.submit(form(f"A sentence to speak, number {number:02}. [fake:seconds=9]"))
+            expected_seconds = service._drive.jobs[ticket.id].expected_seconds
+            off.append((await follow(ticket))[-1].result.seconds / expected_seconds)
+    assert off[0] > 2
+    assert off[-1] == pytest.approx(1, abs=0.2)
