@@ -124,9 +124,9 @@ def _largest(
         s = tl.arange(0, SHORT)
         its = tl.load(own + s, mask=s < count, other=0)
         value = tl.load(own + SHORT + s, mask=s < count, other=-1)
-        key = (value.to(tl.int64) << 32) | (SHORT - 1 - s).to(tl.int64)
-        rank = tl.sum((key[None, :] > key[:, None]).to(tl.int32), 1)
-        here = (rank[:, None] == lane[None, :]) & (lane < TOP_K)[None, :]
+        order = (value.to(tl.int64) << 32) | (SHORT - 1 - s).to(tl.int64)
+        before = tl.sum((order[None, :] > order[:, None]).to(tl.int32), 1)
+        here = (before[:, None] == lane[None, :]) & (lane < TOP_K)[None, :]
         ids = tl.sum(tl.where(here, its[:, None], 0), 0)
         weight = tl.sum(tl.where(here, tl.maximum(value, 0)[:, None], 0), 0).to(tl.float32, bitcast=True)
         wide = weight.to(tl.float64)
