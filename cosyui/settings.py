@@ -119,6 +119,9 @@ class Settings(BaseSettings):
     journal_rows: int = Field(100_000, ge=100, le=10_000_000, description="rows that the journal keeps at most")
     journal_days: float = Field(30.0, gt=0, le=3650, description="days that the journal keeps a row")
 
+    ops: Literal["all", "admin", "off"] = Field("all", description="who sees the ops tab: all, admin, or nobody (off)")
+    admin_password: SecretStr | None = Field(None, description="password that makes a browser tab an operator's")
+
     @classmethod
     def load(cls, overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Self:
         """Read ``environ`` (default: the process environment), then ``overrides`` by option name; None is skipped.

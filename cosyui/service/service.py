@@ -30,6 +30,7 @@ from cosyui.service.job import Job
 from cosyui.service.operations import Operations
 from cosyui.service.outputs import OutputStore
 from cosyui.service.recorder import Recorder
+from cosyui.service.rights import Rights
 from cosyui.service.soft_restart import SoftRestarter
 from cosyui.service.state import overview_of, sample_of
 from cosyui.service.types import FormError, Overview, TakeForm, Update
@@ -109,6 +110,7 @@ class SynthesisService:
         self._drive.on_first_chunk = self.operations.first_chunk
         self._drive.on_end = self._ended
         self.soft_restarter = SoftRestarter(self._queue, client)
+        self.rights = Rights()
         self._started = time.monotonic()
         self._rejected = 0
         self._closed = False

@@ -12,7 +12,7 @@ from cosyui.ops.sampler import Sampler
 from cosyui.ops.vram import PARTS
 from cosyui.ui.charts import Line, chart
 from cosyui.ui.i18n import Words
-from cosyui.ui.ops import size
+from cosyui.ui.pieces import size
 
 COLOURS = ("one", "two", "three")
 Values = NDArray[np.float32]
