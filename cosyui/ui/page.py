@@ -18,7 +18,7 @@ from cosyui.ui.ops_tab import OpsTab
 from cosyui.ui.prompt_card import EXAMPLES
 from cosyui.ui.synthesis import SynthesisTab, session_of
 from cosyui.ui.takes import Takes
-from cosyui.ui.theme import STYLE_SHEET, theme
+from cosyui.ui.theme import STYLE_SHEETS, theme
 
 SESSIONS = 300
 """Browser tabs whose small state is kept in memory; the oldest is dropped first."""
@@ -116,7 +116,7 @@ def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any
         mcp_server=False,
         i18n=page.i18n,
         theme=theme(),
-        css_paths=[STYLE_SHEET],
+        css_paths=STYLE_SHEETS,
     )
     mounted = [route.app for route in app.routes if isinstance(route, Mount)]
     server = next(part for part in mounted if isinstance(part, gr.routes.App))
