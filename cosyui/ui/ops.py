@@ -17,12 +17,14 @@ from cosyui.ui.render import notes
 
 def panel(overview: Overview, words: Words, may_cancel: bool = False) -> str:
     """What needs attention, then cards: queue, devices, engine, model."""
+    shown = list(devices(overview, words))
     cards = (
         _attention(overview, words),
         queue(overview, words, may_cancel),
-        *devices(overview, words),
+        *shown,
         card("engine", words("ops_engine"), _engine(overview, words)),
-        card("model", words("ops_model"), _model(overview, words)),
+        # Two cards stand side by side: the last fills the line when it is alone there.
+        card("model", words("ops_model"), _model(overview, words), "wide" if len(shown) % 2 else ""),
     )
     return f'<div class="ops">{"".join(cards)}</div>'
 

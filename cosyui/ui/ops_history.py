@@ -27,7 +27,7 @@ def history(sampler: Sampler, span: Span, words: Words) -> str:
         _chart(
             curve, words("chart_queue"), {words("ops_running"): "running", words("ops_waiting"): "waiting"}, _number
         ),
-        _chart(curve, words("chart_cpu"), {words("ops_cpu"): "cpu"}, _percent, 100.0),
+        _chart(curve, words("chart_cpu"), {"": "cpu"}, _percent, 100.0),
         _chart(
             curve,
             words("chart_ram"),
@@ -45,9 +45,9 @@ def history(sampler: Sampler, span: Span, words: Words) -> str:
         title = f" · GPU {number}" if len(cards) > 1 else ""
         charts += [
             _vram(curve, card, words("chart_vram") + title, words),
-            _chart(curve, words("chart_load") + title, {words("chart_load"): f"{card}/utilisation"}, _percent, 100.0),
-            _chart(curve, words("chart_power") + title, {words("chart_power"): f"{card}/power"}, _watts),
-            _chart(curve, words("chart_heat") + title, {words("chart_heat"): f"{card}/temperature"}, _degrees, 100.0),
+            _chart(curve, words("chart_load") + title, {"": f"{card}/utilisation"}, _percent, 100.0),
+            _chart(curve, words("chart_power") + title, {"": f"{card}/power"}, _watts),
+            _chart(curve, words("chart_heat") + title, {"": f"{card}/temperature"}, _degrees, 100.0),
         ]
     return f'<section class="card" data-card="history"><div class="charts">{"".join(charts)}</div></section>'
 

@@ -79,7 +79,7 @@ class OpsJournal:
         gr.on(asked, self.show, self.filters, self.shown, **quiet())
         self._back.click(self._turn_back, self.filters, self.shown, **quiet())
         self._on.click(self._turn_on, self.filters, self.shown, **quiet())
-        pick, column, js = picker(SORT)
+        pick, column, js = picker(SORT, last=True)
         pick.click(self._sort, [*self.filters, column], self.shown, js=js, **quiet())
         done = self._export.click(
             self._write,

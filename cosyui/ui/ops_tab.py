@@ -53,7 +53,8 @@ class OpsTab:
 
     def wire(self, opened: Listener, left: Listener) -> None:
         """``opened`` and ``left`` are events of tabs."""
-        gr.on([opened, self._wake.click], self._open, self._span, self._whole, **quiet())
+        opened(self._open, self._span, self._whole, **quiet())
+        self._wake.click(self._look_again, self._span, [*self._shown, self._tick], **quiet())
         gr.on([left, self._sleep.click], lambda: gr.Timer(active=False), None, self._tick, **quiet())
         opened(self._journal.show, self._journal.filters, self._journal.shown, **quiet())
         self._tick.tick(self._show, self._span, self._shown, **quiet())
@@ -89,6 +90,9 @@ class OpsTab:
             *await self._show(span, request),
             gr.Timer(active=sees),
         )
+
+    async def _look_again(self, span: Span, request: gr.Request) -> tuple[Any, ...]:
+        return *await self._show(span, request), gr.Timer(active=self._guard.sees(request))
 
     async def _unlock(self, password: str, span: Span, request: gr.Request) -> tuple[Any, ...]:
         return await self._open(span, request, self._gate.unlock(password, request))

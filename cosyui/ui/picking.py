@@ -8,10 +8,10 @@ from __future__ import annotations
 import gradio as gr
 
 
-def picker(name: str) -> tuple[gr.Button, gr.Textbox, str]:
+def picker(name: str, *, last: bool = False) -> tuple[gr.Button, gr.Textbox, str]:
     """The button that the script presses for ``data-pick="<name>"``, the input that carries the value, and the ``js``
-    that its click needs. What comes is the client's word: to be checked.
+    that its click needs. The value is the only input, or the ``last`` of several, and the client's word: to be checked.
     """
     button = gr.Button(visible="hidden", elem_id=f"pick-{name}")
     value = gr.Textbox(visible=False)
-    return button, value, "() => cosyui.picked"
+    return button, value, "(...given) => [...given.slice(0, -1), cosyui.picked]" if last else "() => cosyui.picked"

@@ -1,4 +1,4 @@
-"""Colours, type and spacing: a calm teal on slate, light and dark. The finer layout is in page.css, and for the ops tab in ops.css."""
+"""Colours, type and spacing: a calm teal on slate, light and dark. The finer layout is in page.css and ops.css."""
 
 from __future__ import annotations
 
