@@ -29,7 +29,7 @@ class ActionButton:
 
     def does(self, handler: Handler) -> None:
         """What a press does; how it went is told here. Through Gradio's queue: it may take a minute."""
-        told = gr.HTML("", elem_id=f"{self._id}-told", elem_classes="note", js_on_load=None)
+        told = gr.HTML("", elem_id=f"{self._id}-told", elem_classes="told", js_on_load=None)
         self._go.click(handler, None, told, concurrency_limit=None, show_progress="hidden", api_visibility="private")
 
 

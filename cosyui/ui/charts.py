@@ -18,8 +18,6 @@ WIDTH, HEIGHT = 600, 120
 """Of a chart, in the units of its view box."""
 MOST_POINTS = 180
 """Of one curve: a page gets them every few seconds."""
-NOW = 3
-"""Of the last values the first that is known is told: the very last one may still be to come."""
 
 Format = Callable[[float], str]
 
@@ -109,8 +107,7 @@ def _told(part: Part, form: Format) -> str:
 
 
 def _head(line: Line, form: Format) -> str:
-    late = [float(value) for value in line.values[-NOW:] if not math.isnan(value)]
-    last = late[-1] if late else math.nan
+    last = float(line.values[-1]) if len(line.values) else math.nan
     return f"{escape(line.label)} {'–' if math.isnan(last) else escape(form(last))}"
 
 

@@ -13,7 +13,7 @@ from cosyui.ui.render import problem, problem_of
 
 
 class OpsGate:
-    """Lays itself where it is made. ``opened`` are the events after which the tab is to be shown anew."""
+    """Lays itself where it is made; after ``unlock_events`` the tab is to be shown anew."""
 
     def __init__(self, guard: Guard, t: gr.I18n, *, has_password: bool) -> None:
         self._guard = guard
@@ -33,11 +33,9 @@ class OpsGate:
                 visible=has_password,
             )
             unlock = gr.Button(t("admin_unlock"), elem_id="ops-unlock", size="sm", scale=0, visible=has_password)
-            self._told = gr.HTML("", elem_id="ops-gate-told", elem_classes="note", js_on_load=None)
-        self._lock = gr.Button(t("admin_lock"), elem_id="ops-lock", size="sm", scale=0, visible=False)
-        self.parts = [self._row, self._line, self.password, self._told, self._lock]
+            self._told = gr.HTML("", elem_id="ops-gate-told", elem_classes="told", js_on_load=None)
+        self.parts = [self._row, self._line, self.password, self._told]
         self.unlock_events = [unlock.click, self.password.submit]
-        self.lock_event = self._lock.click
 
     def view(self, request: gr.Request, told: str = "") -> tuple[Any, ...]:
         """For ``parts``."""
@@ -50,7 +48,7 @@ class OpsGate:
                 self._guard.check(request)
             except CosyuiError as error:
                 line = hint(words.error(error))
-        return gr.Row(visible=not admin), line, "", told, gr.Button(visible=admin and self._has_password)
+        return gr.Row(visible=not admin), line, "", told
 
     def unlock(self, password: str, request: gr.Request) -> str:
         """What to tell: nothing when it went well."""

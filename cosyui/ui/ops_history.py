@@ -20,7 +20,7 @@ Values = NDArray[np.float32]
 
 def history(sampler: Sampler, span: Span, words: Words) -> str:
     """Charts of the service and the machine, and for each card that a figure is known of."""
-    curve = sampler.curve(span)
+    curve = _begun(sampler.curve(span))
     charts = [
         _chart(curve, words("chart_speed"), {words("chart_speed_line"): "speed"}, _number),
         _chart(curve, words("chart_first"), {"p50": "first_chunk_p50", "p95": "first_chunk_p95"}, _seconds),
@@ -50,6 +50,14 @@ def history(sampler: Sampler, span: Span, words: Words) -> str:
             _chart(curve, words("chart_heat") + title, {"": f"{card}/temperature"}, _degrees, 100.0),
         ]
     return f'<section class="card" data-card="history"><div class="charts">{"".join(charts)}</div></section>'
+
+
+def _begun(curve: Curve) -> Curve:
+    """Without the last bucket, as long as nothing is in it yet: there is no figure of now to tell in a heading."""
+    if not all(np.isnan(values[-1]) for values in curve.peak.values()):
+        return curve
+    mean, peak = ({name: values[:-1] for name, values in one.items()} for one in (curve.mean, curve.peak))
+    return Curve(curve.times[:-1], curve.step, mean, peak)
 
 
 def _chart(

@@ -57,7 +57,7 @@ class OpsJournal:
             with gr.Row(elem_classes="ops-actions"):
                 refresh = gr.Button(t("journal_refresh"), elem_id="journal-refresh", size="sm", scale=0)
                 self._export = gr.Button(t("journal_export"), elem_id="journal-export", size="sm", scale=0)
-                self._told = gr.HTML("", elem_id="journal-told", elem_classes="note", js_on_load=None)
+                self._told = gr.HTML("", elem_id="journal-told", elem_classes="told", js_on_load=None)
             self._table = gr.HTML("", elem_id="journal-table", js_on_load=None)
             with gr.Row(elem_classes="ops-actions"):
                 self._back = gr.Button("‹", elem_id="journal-back", size="sm", scale=0, min_width=44, interactive=False)

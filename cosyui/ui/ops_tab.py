@@ -32,17 +32,20 @@ class OpsTab:
     def __init__(self, service: SynthesisService, dictionary: Dictionary, t: gr.I18n) -> None:
         self._service = service
         self._guard = guard = Guard(service, dictionary)
-        self._gate = OpsGate(guard, t, has_password=service.settings.admin_password is not None)
+        has_password = service.settings.admin_password is not None
+        self._gate = OpsGate(guard, t, has_password=has_password)
         with gr.Column(visible=False, elem_id="ops-body") as self._body:
             with gr.Column(visible=False, elem_classes="ops-tools") as tools:
                 OpsActions(service, guard, t)
                 OpsPurge(service.operations, guard, t)
-            self._told = gr.HTML("", elem_id="cancel-told", elem_classes="note", js_on_load=None)
+                lock = gr.Button(t("admin_lock"), elem_id="ops-lock", size="sm", scale=0, visible=has_password)
+            self._told = gr.HTML("", elem_id="cancel-told", elem_classes="told", js_on_load=None)
             self._panel = gr.HTML("", elem_id="ops-panel", js_on_load=None)
             spans = [(t(f"span_{span}"), span) for span in SPANS]
             self._span = gr.Radio(spans, value="quarter", show_label=False, elem_id="ops-span", elem_classes="spans")
             self._charts = gr.HTML("", elem_id="ops-charts", js_on_load=None)
             self._journal = OpsJournal(service.operations.journal, guard, t)
+        self._lock_event = lock.click
         self._tools: list[Any] = [tools, *self._journal.tools]
         self._tick = gr.Timer(TICK, active=False)
         self._shown = [self._panel, self._charts]
@@ -61,7 +64,7 @@ class OpsTab:
         self._span.change(self._show, self._span, self._shown, **quiet())
         given = [self._gate.password, self._span]
         gr.on(self._gate.unlock_events, self._unlock, given, self._whole, **quiet())
-        self._gate.lock_event(self._lock, self._span, self._whole, **quiet())
+        self._lock_event(self._lock, self._span, self._whole, **quiet())
         pick, take, js = picker(CANCEL)
         pick.click(
             self._guard.action(self._cancel),

@@ -49,7 +49,7 @@ PANEL = {
     "purge_kept_error": "{count} after errors",
     "cancel_done": "Take {take} is stopped.",
     "cancel_gone": "That take has ended already.",
-    "admin_locked": "You can look, not touch. An operator unlocks this tab by the password.",
+    "admin_locked": "Only operators may act here. Unlock it with the password.",
     "admin_wrong": "That is not the password.",
     "ops_cancel": "Cancel",
     "ops_long": "long",

@@ -49,7 +49,7 @@ PANEL = {
     "purge_kept_error": "{count} 个出错",
     "cancel_done": "任务 {take} 已停止。",
     "cancel_gone": "这个任务已经结束。",
-    "admin_locked": "只能查看，不能操作。管理员可以用密码解锁。",
+    "admin_locked": "这里只有管理员可以操作，请用密码解锁。",
     "admin_wrong": "密码不对。",
     "ops_cancel": "取消",
     "ops_long": "长",
