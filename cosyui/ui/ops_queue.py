@@ -7,7 +7,7 @@ from html import escape
 
 from cosyui.service.types import Overview, QueueEntry
 from cosyui.ui.i18n import Words
-from cosyui.ui.pieces import DASH, card, duration, hint
+from cosyui.ui.pieces import DASH, card, duration, hint, table
 
 CANCEL = "cancel"
 """What the page's script picks rows for (see `cosyui.ui.picking`)."""
@@ -19,15 +19,14 @@ _WIDE = ("ops_col_who", "ops_col_work")
 def queue(overview: Overview, words: Words, may_cancel: bool) -> str:
     """Running takes, then those that wait in their order."""
     waiting = words("ops_of", count=len(overview.waiting), size=overview.queue_size)
-    running = words("ops_of", count=len(overview.running), size=overview.places)
-    title = f"{words('ops_queue')} · {words('ops_running')} {running} · {words('ops_waiting')} {waiting}"
+    counts = table([(words("ops_running"), str(len(overview.running))), (words("ops_waiting"), waiting)])
     entries = [*overview.running, *overview.waiting]
     if not entries:
-        return card("queue", title, hint(words("ops_idle")), "wide")
+        return card("queue", words("ops_queue"), counts + hint(words("ops_idle")), "wide")
     head = "".join(f"<th{_wide(key)}>{words(key)}</th>" for key in _HEADS) + ("<th></th>" if may_cancel else "")
     body = "".join(_entry(entry, words, may_cancel) for entry in entries)
     listed = f'<div class="scroll"><table class="entries"><tr>{head}</tr>{body}</table></div>'
-    return card("queue", title, listed, "wide")
+    return card("queue", words("ops_queue"), counts + listed, "wide")
 
 
 def _entry(entry: QueueEntry, words: Words, may_cancel: bool) -> str:
