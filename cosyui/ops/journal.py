@@ -40,10 +40,11 @@ _BAD_ROW = (
 
 @dataclass(frozen=True)
 class Page:
-    """Some of ``total`` rows; ``problem`` says why there are fewer than there should be."""
+    """Some of ``total`` rows, and the ``codes`` of all rows there are; ``problem``: why the file cannot be read."""
 
     rows: tuple[Row, ...] = ()
     total: int = 0
+    codes: tuple[str, ...] = ()
     problem: str | None = None
 
 
@@ -80,9 +81,13 @@ class Journal:
         self._pause = FIRST_PAUSE
         self._next_try = self._next_prune = clock()
         self.problem: str | None = None
-        """Why rows are not in the file, or that some are lost, in words; None while all is well."""
+        """Why rows are not in the file; None while all is well."""
         self.dropped = 0
         """Rows that were given up."""
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
 
     @property
     def waiting(self) -> int:
@@ -129,15 +134,15 @@ class Journal:
     ) -> Page:
         """Rows of the file. Blocks: call it from a thread. Raises ValueError for a ``sort`` that is no column."""
         if not self._file.path.exists():
-            return Page(problem=self.problem)
+            return Page()
         try:
             rows = self._file.select(chosen, sort, descending, limit, offset)
-            return Page(tuple(rows), self._file.count(chosen), self.problem)
+            return Page(tuple(rows), self._file.count(chosen), tuple(self._file.codes()))
         except sqlite3.Error as error:
             if _is_damage(error):
                 self._damaged = True
                 self._wake.set()
-            return Page(problem=f"The journal cannot be read: {error}.")
+            return Page(problem=str(error))
 
     def csv(
         self,
@@ -225,7 +230,7 @@ class Journal:
             self._file.close()  # a new connection may help, and keeps no lock meanwhile
         if self.problem is None:
             log(logger, logging.WARNING, "journal_not_written", reason=str(error))
-        self.problem = f"The journal {self._file.path} cannot be written: {error}."
+        self.problem = str(error)
         self._next_try = self._clock() + self._pause
         self._pause = min(LONGEST_PAUSE, 2 * self._pause)
 

@@ -86,7 +86,7 @@ _INSERT = f"INSERT INTO requests ({', '.join(COLUMNS)}) VALUES ({', '.join('?' *
 @dataclass(frozen=True)
 class Filter:
     """Which rows; None and "" let all pass. ``since`` and ``until`` in seconds since the epoch, ``until`` not with it;
-    ``text`` is a part of the id.
+    ``text`` is a part of the id or of the client.
     """
 
     outcome: str | None = None
@@ -110,8 +110,8 @@ class Filter:
                 conditions.append(f"arrived {sign} ?")
                 values.append(time)
         if self.text:
-            conditions.append("instr(id, ?) > 0")
-            values.append(self.text)
+            conditions.append("(instr(id, ?) > 0 OR instr(client, ?) > 0)")
+            values += [self.text, self.text]
         return " AND ".join(conditions), values
 
 
@@ -161,6 +161,12 @@ class JournalFile:
         with closing(self._reader()) as connection:
             (count,) = connection.execute(f"SELECT count(*) FROM requests WHERE {where}", values).fetchone()  # noqa: S608
         return int(count)
+
+    def codes(self) -> list[str]:
+        """All codes of errors in the file."""
+        with closing(self._reader()) as connection:
+            found = connection.execute("SELECT DISTINCT code FROM requests WHERE code IS NOT NULL ORDER BY code")
+            return [str(code) for (code,) in found]
 
     def select(
         self, chosen: Filter, sort: str = "arrived", descending: bool = True, limit: int = 50, offset: int = 0

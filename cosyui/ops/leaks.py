@@ -47,20 +47,26 @@ COLLINEAR = 0.9
 """Correlation from which on load and time cannot be told apart: then there is no verdict."""
 KINDS = ("mode", "stream", "long", "precision", "outcome", "code", "client", "engine")
 AMOUNTS = {"retries": "segments made again", "redone": "pieces made again in float32"}
+Kind = tuple[str, str, NDArray[np.bool_]]
+"""The code of a kind of requests, its words, and which requests are of it."""
 SUSPICIOUS = 4.0
 """Standard errors by which requests of a kind must grow memory more than the others."""
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """``what`` goes with the growth: requests of that kind add ``each`` bytes, the others ``otherwise``."""
+    """``what`` goes with the growth: requests of that kind add ``each`` bytes, the others ``otherwise``.
 
+    ``code``: kind (``what`` is a column with its value), retries, redone, long_speech or new_prompt.
+    """
+
+    code: str
     what: str
     each: float
     otherwise: float
 
     def __str__(self) -> str:
-        return f"{self.what} ({_size(self.each)} each, others {_size(self.otherwise)})"
+        return f"{self.what} ({amount(self.each)} each, others {amount(self.otherwise)})"
 
 
 @dataclass(frozen=True)
@@ -79,16 +85,30 @@ class Leak:
     engine: int | None = None
 
     @property
-    def reason(self) -> str:
-        """A sentence for the panel and the log."""
+    def sentence(self) -> str:
+        """How fast it grows."""
         where = "" if self.engine is None else f" (engine {self.engine})"
-        text = (
-            f"{self.name}{where} grew by {_size(self.slope)} a request over the last {self.rows} requests, "
-            f"{_size(self.growth)} in all (surely {_size(self.at_least)} a request or more)."
+        return (
+            f"{self.name}{where} grew by {amount(self.slope)} a request over the last {self.rows} requests, "
+            f"{amount(self.growth)} in all (surely {amount(self.at_least)} a request or more)."
         )
+
+    @property
+    def reason(self) -> str:
+        """That, and what it goes with; for the log."""
         if not self.suspects:
-            return f"{text} No kind of request stands out."
-        return f"{text} It goes with {'; '.join(map(str, self.suspects))}."
+            return f"{self.sentence} No kind of request stands out."
+        return f"{self.sentence} It goes with {'; '.join(map(str, self.suspects))}."
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How a watched column moves, be it a leak or not: by ``slope`` bytes a request over the last ``rows``."""
+
+    column: str
+    slope: float
+    rows: int
+    engine: int | None = None
 
 
 def find_leaks(rows: Sequence[Row], watched: Sequence[Watch] = WATCHED) -> tuple[Leak, ...]:
@@ -96,14 +116,18 @@ def find_leaks(rows: Sequence[Row], watched: Sequence[Watch] = WATCHED) -> tuple
 
     Noise, a step (warm-up, another model, a restarted engine) and memory that follows the load are no leak.
     """
-    engines = sorted({row.engine for row in rows if row.engine is not None})
-    leaks = []
-    for watch in watched:
-        if watch.shared or len(engines) < 2:
-            leaks.append(_find(rows, watch))
-        else:
-            leaks += [_find([row for row in rows if row.engine == engine], watch, engine) for engine in engines]
+    leaks = (_find(some, watch, engine) for watch, engine, some in _apart(rows, watched))
     return tuple(leak for leak in leaks if leak is not None)
+
+
+def find_trends(rows: Sequence[Row], watched: Sequence[Watch] = WATCHED) -> tuple[Trend, ...]:
+    """One for each watched column with `LEAST` rows or more, and for each engine of several; load is not taken off."""
+    trends = []
+    for watch, engine, some in _apart(rows, watched):
+        known = _known(some, watch)
+        if len(known) >= LEAST:
+            trends.append(Trend(watch.column, theil_sen(_column(known, watch.column))[0], len(known), engine))
+    return tuple(trends)
 
 
 def theil_sen(values: Floats) -> tuple[float, float]:
@@ -121,8 +145,22 @@ def theil_sen(values: Floats) -> tuple[float, float]:
     return float(np.median(slopes)), bound
 
 
+def _apart(rows: Sequence[Row], watched: Sequence[Watch]) -> Iterator[tuple[Watch, int | None, Sequence[Row]]]:
+    """Each watched column with the rows to look at: those of one engine, where each has its own memory."""
+    engines = sorted({row.engine for row in rows if row.engine is not None})
+    for watch in watched:
+        if watch.shared or len(engines) < 2:
+            yield watch, None, rows
+        else:
+            yield from ((watch, engine, [row for row in rows if row.engine == engine]) for engine in engines)
+
+
+def _known(rows: Sequence[Row], watch: Watch) -> list[Row]:
+    return [row for row in rows if getattr(row, watch.column) is not None][-MOST:]
+
+
 def _find(rows: Sequence[Row], watch: Watch, engine: int | None = None) -> Leak | None:
-    known = [row for row in rows if getattr(row, watch.column) is not None][-MOST:]
+    known = _known(rows, watch)
     if len(known) < LEAST:
         return None
     raw = np.array([getattr(row, watch.column) for row in known], np.float64)
@@ -160,27 +198,29 @@ def _without_load(values: Floats, beside: Floats) -> Floats | None:
 def _suspects(rows: Sequence[Row], values: Floats) -> Iterator[Suspect]:
     """Kinds of requests that the growth goes with, the surest first."""
     steps = np.diff(values)
-    judged = (_judge(what, steps, which) for what, which in _kinds(rows[1:]))
+    judged = (_judge(kind, steps) for kind in _kinds(rows[1:]))
     found = [verdict for verdict in judged if verdict is not None]
     yield from (suspect for _, suspect in sorted(found, key=lambda pair: -pair[0])[:3])
 
 
-def _kinds(rows: Sequence[Row]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def _kinds(rows: Sequence[Row]) -> Iterator[Kind]:
     for column in KINDS:
         given = [getattr(row, column) for row in rows]
         for kind in sorted({value for value in given if value is not None}, key=str):
-            yield f"{column}={str(kind).lower()}", np.array([value == kind for value in given])
+            yield "kind", f"{column}={str(kind).lower()}", np.array([value == kind for value in given])
     for column, words in AMOUNTS.items():
-        yield words, np.nan_to_num(_column(rows, column)) > 0
+        yield column, words, np.nan_to_num(_column(rows, column)) > 0
     lengths = _column(rows, "speech_seconds")
     if not np.isnan(lengths).all():
-        yield "long speech", lengths > np.nanmedian(lengths)
+        yield "long_speech", "long speech", lengths > np.nanmedian(lengths)
     cached = np.diff(_column(rows, "cached_prompts"), prepend=np.nan)
-    yield "a prompt that is new to the cache (it is bounded: no leak if it ends)", np.nan_to_num(cached) > 0
+    new = "a prompt that is new to the cache (it is bounded: no leak if it ends)"
+    yield "new_prompt", new, np.nan_to_num(cached) > 0
 
 
-def _judge(what: str, steps: Floats, which: NDArray[np.bool_]) -> tuple[float, Suspect] | None:
+def _judge(kind: Kind, steps: Floats) -> tuple[float, Suspect] | None:
     """How sure it is that requests of a kind add more than the others; None if it is not."""
+    code, what, which = kind
     ours, others = steps[which], steps[~which]
     if min(len(ours), len(others)) < 5:
         return None
@@ -188,12 +228,13 @@ def _judge(what: str, steps: Floats, which: NDArray[np.bool_]) -> tuple[float, S
     difference = float(ours.mean() - others.mean())
     if difference <= 0 or difference < SUSPICIOUS * error:
         return None
-    return difference / max(error, 1.0), Suspect(what, float(ours.mean()), float(others.mean()))
+    return difference / max(error, 1.0), Suspect(code, what, float(ours.mean()), float(others.mean()))
 
 
 def _column(rows: Sequence[Row], name: str) -> Floats:
     return np.array([np.nan if (value := getattr(row, name)) is None else value for row in rows], np.float64)
 
 
-def _size(amount: float) -> str:
-    return f"{amount / MIB:.1f} MiB" if abs(amount) >= MIB / 10 else f"{amount / 1024:.1f} KiB"
+def amount(size: float) -> str:
+    """Bytes of memory in words."""
+    return f"{size / MIB:.1f} MiB" if abs(size) >= MIB / 10 else f"{size / 1024:.1f} KiB"

@@ -15,16 +15,18 @@ from typing import Any
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 """Seconds before NVML is opened again after a failure; doubled with each further one."""
 THROTTLE_REASONS = {
-    0x004: "power cap",
-    0x008: "hardware slowdown",
-    0x010: "sync boost",
-    0x020: "thermal slowdown by software",
-    0x040: "thermal slowdown by hardware",
-    0x080: "power brake",
-    0x200: "board limit",
-    0x400: "reliability limit",
+    0x004: "power_cap",
+    0x008: "hardware_slowdown",
+    0x010: "sync_boost",
+    0x020: "thermal_by_software",
+    0x040: "thermal_by_hardware",
+    0x080: "power_brake",
+    0x200: "board_limit",
+    0x400: "reliability_limit",
 }
-"""NVML's bits. Those of an idle GPU and of clocks that somebody chose are left out: nothing holds the GPU back."""
+"""NVML's bits, and names that the page has words for. Those of an idle GPU and of clocks that somebody chose are left
+out: nothing holds the GPU back.
+"""
 UNSUPPORTED = {3, 4, 6, 12, 13, 21, 25}
 """NVML's error codes that say something of the question, not of the GPU: not supported, no permission, not found..."""
 

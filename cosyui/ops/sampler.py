@@ -100,18 +100,19 @@ class Sampler:
         self._failing = False
 
     @property
-    def problems(self) -> tuple[str, ...]:
-        """Why figures are missing or old, in words."""
-        found = []
-        if self._machine.problem is not None:
-            found.append(f"Memory and load of the machine cannot be read: {self._machine.problem}.")
-        elif self.latest.stale:
-            found.append(f"The machine's figures are {self.latest.machine_age or 0:.0f} s old: its driver hangs.")
-        if self._disk is not None and self._disk.problem is not None:
-            found.append(f"The disk of the outputs cannot be read: {self._disk.problem}.")
-        if self._failing:
-            found.append("The service does not tell its figures; the log has the reason.")
-        return tuple(found)
+    def machine_problem(self) -> str | None:
+        """Why memory and load of the machine could not be read the last time."""
+        return self._machine.problem
+
+    @property
+    def disk_problem(self) -> str | None:
+        """Why the disk of the outputs could not be read the last time."""
+        return None if self._disk is None else self._disk.problem
+
+    @property
+    def service_fails(self) -> bool:
+        """Whether the service did not tell its figures the last time; the log has the reason."""
+        return self._failing
 
     def first_chunk(self, seconds: float) -> None:
         """A listener had his first sound ``seconds`` after he asked."""

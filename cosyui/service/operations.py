@@ -15,15 +15,17 @@ import psutil
 
 from cosyui.engine.request import EngineStats
 from cosyui.errors import CosyuiError
+from cosyui.notice import Notice
 from cosyui.ops.disk import disk_use
 from cosyui.ops.journal import Journal
 from cosyui.ops.journal_file import Row
 from cosyui.ops.leaks import Leak, find_leaks
 from cosyui.ops.logs import log
 from cosyui.ops.monitor import Monitor
-from cosyui.ops.purge import HOUR, Folder, Purge, PurgeResult, is_anything
+from cosyui.ops.purge import HOUR, Folder, Purge, is_anything
 from cosyui.ops.sampler import Sample, Sampler, ServiceSample, Sources
 from cosyui.ops.schedule import JobView, Schedule
+from cosyui.service import remarks
 from cosyui.service.in_use import InUse
 from cosyui.service.job import Job
 from cosyui.service.rows import ended_row, rejected_row
@@ -40,12 +42,10 @@ STOP_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Health:
-    """What the panel shows of the watching itself. ``problems`` and leaks in words; ``waiting_rows``: not in the
-    journal's file yet.
-    """
+    """What the panel shows of the watching itself. ``waiting_rows``: not in the journal's file yet."""
 
     sample: Sample
-    problems: tuple[str, ...]
+    problems: tuple[Notice, ...]
     leaks: tuple[Leak, ...]
     purge: JobView
     waiting_rows: int
@@ -73,7 +73,7 @@ class Operations:
         self.sampler = Sampler(sources, settings.sample_seconds, start=self._in_thread)
         journal = settings.journal.expanduser().absolute()
         self.journal = Journal(journal, settings.journal_rows, settings.journal_days)
-        self._not_started: list[str] = []
+        self._not_started: list[Notice] = []
         self.purge = self._purge(settings, outputs, uploads)
         self.schedule = Schedule()
         self.schedule.add("purge", self.purge.run, PURGE_EVERY, first_in=FIRST_PURGE)
@@ -82,7 +82,7 @@ class Operations:
         self._process = psutil.Process()
         self._threads: list[threading.Thread] = []
         self._sampling: asyncio.Task[None] | None = None
-        self._crash: tuple[float, str] | None = None
+        self._crash: tuple[float, Notice] | None = None
         self._running = False
 
     async def start(self) -> None:
@@ -97,7 +97,7 @@ class Operations:
                 begin()
             except Exception as error:
                 logger.exception("operations_not_started", extra={"fields": {"part": name}})
-                self._not_started.append(f"The {name} does not run: {error}.")
+                self._not_started.append(remarks.not_started(name, error))
 
     async def close(self) -> None:
         """Write the rows that wait and end all threads; bounded in time. Calling it twice is fine."""
@@ -155,20 +155,13 @@ class Operations:
     def _rss(self) -> int:
         return int(self._process.memory_info().rss)
 
-    def _problems(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[Notice]:
         yield from self._not_started
         if self._crash is not None and self.sampler.latest.time <= self._crash[0]:
             yield self._crash[1]
-        yield from self.sampler.problems
-        if self.journal.problem is not None:
-            yield self.journal.problem
-        if self.journal.dropped:
-            yield f"{self.journal.dropped} rows of the journal are lost."
-        purge = self.schedule.view("purge")
-        if purge.error is not None:
-            yield f"Old files are not deleted: {purge.error}."
-        if isinstance(purge.result, PurgeResult):
-            yield from _purge_problems(purge.result)
+        yield from remarks.of_sampler(self.sampler)
+        yield from remarks.of_journal(self.journal)
+        yield from remarks.of_purge(self.schedule.view("purge"))
 
     def _purge(self, settings: Settings, outputs: Path, uploads: Path | None) -> Purge:
         age = settings.purge_hours * HOUR or math.inf
@@ -178,7 +171,7 @@ class Operations:
         try:
             return Purge([*folders, Folder(uploads, age, own=is_anything)], self.in_use)
         except ValueError as error:  # others keep things in there
-            self._not_started.append(f"Old uploads are not deleted: {error}.")
+            self._not_started.append(remarks.uploads_kept(error))
             return Purge(folders, self.in_use)
 
     def _begin_sampling(self) -> None:
@@ -194,7 +187,7 @@ class Operations:
                 await self.sampler.run()
             except Exception as error:
                 logger.exception("sampler_crashed")
-                self._crash = self.sampler.latest.time, f"Nothing is measured: {type(error).__name__}: {error}."
+                self._crash = self.sampler.latest.time, remarks.sampler_crashed(error)
             await asyncio.sleep(self.sampler.interval)
 
     def _in_thread(self, work: Callable[[], None]) -> None:
@@ -215,10 +208,3 @@ class Operations:
         closing = threading.Thread(target=self.monitor.close, name="ops-closing", daemon=True)
         closing.start()
         closing.join(STOP_SECONDS)
-
-
-def _purge_problems(result: PurgeResult) -> Iterator[str]:
-    if result.errors:
-        yield f"{result.errors} old files could not be deleted: {'; '.join(result.problems)}."
-    if result.over_quota:
-        yield f"The outputs exceed their quota by {result.over_quota >> 20} MiB of files that are new or in use."

@@ -21,7 +21,7 @@ Clock = Callable[[], float]
 MINUTE = 60.0
 WRONG_OF_ADDRESS, WRONG_OF_ALL = 5, 30
 """Wrong passwords a minute."""
-ACTIONS = 10
+ACTIONS = 30
 """Of a browser session, a minute."""
 UNLOCKED, UNLOCKED_SECONDS = 300, 12 * 3600.0
 """Browser sessions of admins at most, and how long each stays one."""
@@ -169,6 +169,17 @@ class Rights:
     def sees_ops(self, session: str, address: str) -> bool:
         return self._ops == "all" or (self._ops == "admin" and self.is_admin(session, address))
 
+    @property
+    def refusal(self) -> RightsError:
+        """What who is no admin is told."""
+        if self.password_set:
+            return RightsError("admin_only", "This is for admins. Unlock the actions with the admin password first.")
+        message = (
+            "This is for admins: without a password only whoever opens the page on the server's own machine. "
+            "Set COSYUI_ADMIN_PASSWORD and start the service again."
+        )
+        return RightsError("admin_only", message)
+
     def check_action(self, session: str, address: str) -> None:
         """Before anything of the ops tab is done.
 
@@ -178,13 +189,7 @@ class Rights:
         """
         if not self.is_admin(session, address):
             self._refused("action_refused", address)
-            if self.password_set:
-                raise RightsError("admin_only", "This is for admins. Unlock the actions with the admin password first.")
-            message = (
-                "This is for admins: without a password only whoever opens the page on the server's own machine. "
-                "Set COSYUI_ADMIN_PASSWORD and start the service again."
-            )
-            raise RightsError("admin_only", message)
+            raise self.refusal
         bucket = self._actions.of(session)
         wait = bucket.wait()
         if wait > 0:

@@ -191,8 +191,8 @@ class Overview:
     many long jobs. ``rtf`` is the moving average of finished requests, ``speed`` the seconds of speech a second of all
     requests together at the present load; both are None before the first. Counters count since the start.
 
-    ``machine`` and ``sample`` are what was measured last, None before the first answer; ``problems``: sentences about
-    what watches and tidies; ``purge``: the job that deletes old files; ``waiting_rows``: of the journal, not written.
+    ``machine`` and ``sample`` are what was measured last, None before the first answer; ``problems``: of what
+    watches and tidies; ``purge``: the job that deletes old files; ``waiting_rows``: of the journal, not written.
     """
 
     engine: EngineState
@@ -214,7 +214,7 @@ class Overview:
     rejected: int
     uptime_seconds: float
     sample: Sample
-    problems: tuple[str, ...]
+    problems: tuple[Notice, ...]
     leaks: tuple[Leak, ...]
     purge: JobView
     waiting_rows: int

@@ -62,7 +62,51 @@
     clipInput().dispatchEvent(new Event("change", { bubbles: true }));
   }, true);
 
+  // Buttons in what the server draws anew every two seconds: a press counts when it ends on what it began on, drawn anew
+  // meanwhile or not, and the keyboard finds its button again.
+  var pickOf = function (element) { return element && element.closest ? element.closest("[data-pick]") : null; };
+  var nameOf = function (button) { return button ? button.dataset.pick + " " + button.dataset.value : ""; };
+  var pressed = "", focused = "";
+  var pick = function (button) {
+    cosyui.picked = button.dataset.value;
+    document.getElementById("pick-" + button.dataset.pick).click();
+  };
+  document.addEventListener("pointerdown", function (event) {
+    pressed = event.button === 0 ? nameOf(pickOf(event.target)) : "";
+    focused = "";
+  });
+  document.addEventListener("pointerup", function (event) {
+    var button = pickOf(document.elementFromPoint(event.clientX, event.clientY));
+    if (pressed && nameOf(button) === pressed) pick(button);
+    pressed = "";
+  });
+  document.addEventListener("click", function (event) {
+    if (!event.detail && pickOf(event.target)) pick(pickOf(event.target));
+  });
+  document.addEventListener("focusin", function (event) { focused = pressed ? "" : nameOf(pickOf(event.target)); });
+  new MutationObserver(function () {
+    if (!focused || document.activeElement !== document.body) return;
+    var again = Array.from(document.querySelectorAll("[data-pick]")).find(function (button) {
+      return nameOf(button) === focused;
+    });
+    if (again) again.focus({ preventScroll: true });
+  }).observe(document, { childList: true, subtree: true });
+
+  // Nobody looks at a tab of the browser that is hidden: the ops tab need not be drawn then.
+  document.addEventListener("visibilitychange", function () {
+    var panel = document.getElementById("ops-panel");
+    if (panel && panel.offsetParent) document.getElementById(document.hidden ? "ops-sleep" : "ops-wake").click();
+  });
+
   window.cosyui = {
+    picked: "",
+    download: function (file) {
+      if (!file) return;
+      var link = document.createElement("a");
+      link.href = file.url;
+      link.download = file.orig_name;
+      link.click();
+    },
     switchLanguage: function () {
       document.cookie = "cosyui_lang=" + (chinese ? "en" : "zh") + "; path=/; max-age=31536000; samesite=lax";
       location.reload();

@@ -25,7 +25,10 @@ from cosyui.ui.locales import en, zh
 Language = Literal["en", "zh"]
 COOKIE = "cosyui_lang"
 PAGE: Mapping[Language, Mapping[str, str]] = {"en": en.PAGE, "zh": zh.PAGE}
-_LIVE: Mapping[Language, Mapping[str, str]] = {"en": en.LIVE | en.OPS, "zh": zh.LIVE | zh.OPS}
+_LIVE: Mapping[Language, Mapping[str, str]] = {
+    "en": en.PAGE | en.LIVE | en.OPS,
+    "zh": zh.PAGE | zh.LIVE | zh.OPS,
+}
 _ERRORS: Mapping[Language, Mapping[str, str]] = {"en": en.ERRORS, "zh": zh.ERRORS}
 _NOTICES: Mapping[Language, Mapping[str, str]] = {"en": {}, "zh": zh.NOTICES}
 

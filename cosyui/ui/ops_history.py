@@ -12,7 +12,7 @@ from cosyui.ops.sampler import Sampler
 from cosyui.ops.vram import PARTS
 from cosyui.ui.charts import Line, chart
 from cosyui.ui.i18n import Words
-from cosyui.ui.ops import size
+from cosyui.ui.pieces import size
 
 COLOURS = ("one", "two", "three")
 Values = NDArray[np.float32]
@@ -20,14 +20,14 @@ Values = NDArray[np.float32]
 
 def history(sampler: Sampler, span: Span, words: Words) -> str:
     """Charts of the service and the machine, and for each card that a figure is known of."""
-    curve = sampler.curve(span)
+    curve = _begun(sampler.curve(span))
     charts = [
         _chart(curve, words("chart_speed"), {words("chart_speed_line"): "speed"}, _number),
         _chart(curve, words("chart_first"), {"p50": "first_chunk_p50", "p95": "first_chunk_p95"}, _seconds),
         _chart(
             curve, words("chart_queue"), {words("ops_running"): "running", words("ops_waiting"): "waiting"}, _number
         ),
-        _chart(curve, words("chart_cpu"), {words("ops_cpu"): "cpu"}, _percent, 100.0),
+        _chart(curve, words("chart_cpu"), {"": "cpu"}, _percent, 100.0),
         _chart(
             curve,
             words("chart_ram"),
@@ -45,11 +45,19 @@ def history(sampler: Sampler, span: Span, words: Words) -> str:
         title = f" · GPU {number}" if len(cards) > 1 else ""
         charts += [
             _vram(curve, card, words("chart_vram") + title, words),
-            _chart(curve, words("chart_load") + title, {words("chart_load"): f"{card}/utilisation"}, _percent, 100.0),
-            _chart(curve, words("chart_power") + title, {words("chart_power"): f"{card}/power"}, _watts),
-            _chart(curve, words("chart_heat") + title, {words("chart_heat"): f"{card}/temperature"}, _degrees, 100.0),
+            _chart(curve, words("chart_load") + title, {"": f"{card}/utilisation"}, _percent, 100.0),
+            _chart(curve, words("chart_power") + title, {"": f"{card}/power"}, _watts),
+            _chart(curve, words("chart_heat") + title, {"": f"{card}/temperature"}, _degrees, 100.0),
         ]
     return f'<section class="card" data-card="history"><div class="charts">{"".join(charts)}</div></section>'
+
+
+def _begun(curve: Curve) -> Curve:
+    """Without the last bucket, as long as nothing is in it yet: there is no figure of now to tell in a heading."""
+    if not all(np.isnan(values[-1]) for values in curve.peak.values()):
+        return curve
+    mean, peak = ({name: values[:-1] for name, values in one.items()} for one in (curve.mean, curve.peak))
+    return Curve(curve.times[:-1], curve.step, mean, peak)
 
 
 def _chart(

@@ -10,25 +10,23 @@ import gradio as gr
 from fastapi import FastAPI
 from starlette.routing import Mount
 
-from cosyui.ops.history import SPANS, Span
 from cosyui.service.service import SynthesisService
-from cosyui.ui import banner, ops
+from cosyui.ui import banner
 from cosyui.ui.controls import quiet
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
 from cosyui.ui.login import LoginGate
-from cosyui.ui.ops_actions import OpsActions
-from cosyui.ui.ops_history import history
+from cosyui.ui.ops_tab import OpsTab
 from cosyui.ui.prompt_card import EXAMPLES
 from cosyui.ui.synthesis import SynthesisTab, session_of
 from cosyui.ui.takes import Takes
-from cosyui.ui.theme import STYLE_SHEET, theme
+from cosyui.ui.theme import STYLE_SHEETS, theme
 
 SESSIONS = 300
 """Browser tabs whose small state is kept in memory; the oldest is dropped first."""
 UPLOAD_LIFE = 24 * 3600
 """Seconds after which an uploaded clip is deleted; far longer than any take may wait."""
-OPS_TICK, SLOW_TICK, FAST_TICK = 2.0, 10.0, 1.0
-"""Seconds between refreshes: of the open ops tab; of the header, when all is well and when it is not."""
+SLOW_TICK, FAST_TICK = 10.0, 1.0
+"""Seconds between refreshes of the header, when all is well and when it is not."""
 
 _LOGO = (
     '<svg viewBox="0 0 32 32" width="34" height="34" aria-hidden="true"><rect width="32" height="32" rx="9"/>'
@@ -74,22 +72,14 @@ class Page:
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab(t("tab_synthesis"), id="synthesis") as speak:
                 SynthesisTab(self._service, self._takes, self._dictionary, t)
-            with gr.Tab(t("tab_ops"), id="ops") as operate:
-                OpsActions(self._service, self._dictionary, t)
-                self.panel = gr.HTML("", elem_id="ops-panel", js_on_load=None)
-                spans = [(t(f"span_{span}"), span) for span in SPANS]
-                self.span = gr.Radio(spans, value="quarter", show_label=False, elem_id="ops-span", elem_classes="spans")
-                self.charts = gr.HTML("", elem_id="ops-charts", js_on_load=None)
+            if self._service.settings.ops != "off":
+                with gr.Tab(t("tab_ops"), id="ops") as operate:
+                    tab = OpsTab(self._service, self._dictionary, t)
+                tab.wire(operate.select, speak.select)
         gr.HTML(f'<p class="foot">{both("footer")}</p>', js_on_load=None)
         self.header_tick = gr.Timer(FAST_TICK)
-        self.ops_tick = gr.Timer(OPS_TICK, active=False)
         header = [self.badge, self.banner, self.header_tick]
         self.header_tick.tick(self._show_header, None, header, **quiet())
-        shown = [self.panel, self.charts]
-        self.ops_tick.tick(self._show_panel, self.span, shown, **quiet())
-        self.span.change(self._show_panel, self.span, shown, **quiet())
-        operate.select(self._open_panel, self.span, [*shown, self.ops_tick], **quiet())
-        speak.select(lambda: gr.Timer(active=False), None, self.ops_tick, **quiet())
         self.blocks.load(self._show_header, None, header, **quiet())
         self.blocks.unload(self._leave)
 
@@ -98,14 +88,6 @@ class Page:
         words = self._dictionary.of(request)
         tick = SLOW_TICK if self._service.client.state == "ready" else FAST_TICK
         return banner.badge(self._service, words), banner.banner(self._service, words), gr.Timer(tick)
-
-    async def _show_panel(self, span: Span, request: gr.Request) -> tuple[str, str]:
-        words, service = self._dictionary.of(request), self._service
-        charts = history(service.operations.sampler, span if span in SPANS else "quarter", words)
-        return ops.panel(service.overview(), words), charts
-
-    async def _open_panel(self, span: Span, request: gr.Request) -> tuple[str, str, Any]:
-        return *await self._show_panel(span, request), gr.Timer(active=True)
 
     async def _leave(self, request: gr.Request) -> None:
         """The browser tab is gone."""
@@ -137,7 +119,7 @@ def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any
         mcp_server=False,
         i18n=page.i18n,
         theme=theme(),
-        css_paths=[STYLE_SHEET],
+        css_paths=STYLE_SHEETS,
     )
     mounted = [route.app for route in app.routes if isinstance(route, Mount)]
     server = next(part for part in mounted if isinstance(part, gr.routes.App))

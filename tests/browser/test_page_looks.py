@@ -6,6 +6,11 @@ from playwright.sync_api import expect
 
 from cosyui.ui.locales import en, zh
 
+HIDE = """(hidden) => {
+    Object.defineProperty(document, "hidden", { configurable: true, value: hidden });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
 
 def test_title_and_english_words(page):
     expect(page).to_have_title("CosyUI")
@@ -95,11 +100,20 @@ def test_ops_tab_asks_for_news_only_while_it_is_open(page):
     for _ in range(3):
         with page.expect_response(is_call):
             page.clock.run_for(2_000)
+    calls = []
+    with page.expect_response(is_call):
+        page.evaluate(HIDE, True)  # another tab of the browser
+    page.on("request", lambda request: calls.append(request.url))
+    page.clock.run_for(20_000)
+    assert len(calls) <= 2, "only the header's slow look at the engine may remain"
+    with page.expect_response(is_call):
+        page.evaluate(HIDE, False)
+    with page.expect_response(is_call):
+        page.clock.run_for(2_000)
     with page.expect_response(is_call):
         page.get_by_role("tab").nth(0).click()
     expect(page.locator("#generate")).to_be_visible()
-    calls = []
-    page.on("request", lambda request: calls.append(request.url))
+    calls.clear()
     page.clock.run_for(20_000)
     assert len(calls) <= 2, "only the header's slow look at the engine may remain"
 

@@ -124,7 +124,7 @@ def test_all_figures():
     assert (gpu.used, gpu.total, gpu.reserved, gpu.free, gpu.others) == (500, 1000, 50, 450, 200)
     assert (gpu.utilisation, gpu.memory_utilisation, gpu.temperature) == (70, 30, 61)
     assert (gpu.power, gpu.power_limit, gpu.sm_clock, gpu.memory_clock) == (250.5, 700.0, 1980, 3201)
-    assert gpu.throttle == ("power cap", "thermal slowdown by hardware")
+    assert gpu.throttle == ("power_cap", "thermal_by_hardware")
     assert not gpu.lost
 
 
@@ -160,7 +160,7 @@ def test_a_module_without_a_function_and_memory_of_an_old_driver():
     old = SimpleNamespace(NVMLError=NVMLError, **{f"nvml{name}": getattr(driver, f"nvml{name}") for name in known})
     (gpu,) = Nvml(old).gpus()
     assert (gpu.used, gpu.total, gpu.reserved, gpu.free) == (550, 1000, None, 450)
-    assert (gpu.name, gpu.temperature, gpu.throttle) == ("GPU", None, ("power cap",))
+    assert (gpu.name, gpu.temperature, gpu.throttle) == ("GPU", None, ("power_cap",))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from cosyui.ops.journal_file import Filter
 from cosyui.ops.monitor import Monitor
 from cosyui.ops.nvml import Nvml
 from cosyui.ops.purge import PurgeResult
-from cosyui.service import operations, recorder
+from cosyui.service import recorder, remarks
 from cosyui.service.types import Done, FormError, Problem, QueueFullError, Running, Stopped
 from cosyui.ui import ops
 from cosyui.ui.i18n import Dictionary
@@ -212,7 +212,7 @@ async def test_the_uploads_of_the_page_are_purged_and_a_shared_folder_is_not_tak
     new_service(uploads=uploads, purge_hours=0).operations.purge.run()
     assert kept.exists()
     service = new_service(uploads=Path(tempfile.gettempdir()))
-    assert "Old uploads are not deleted" in service.overview().problems[0]
+    assert "Old uploads are not deleted" in service.overview().problems[0].message
 
 
 async def test_a_journal_that_cannot_be_written_harms_no_take(fake_service, form, tmp_path):
@@ -220,7 +220,7 @@ async def test_a_journal_that_cannot_be_written_harms_no_take(fake_service, form
     async with fake_service(journal=tmp_path / "file" / "journal.sqlite") as service:
         assert isinstance(await take(service, form()), Done)
         await spin(lambda: service.overview().problems)
-        assert "cannot be written" in service.overview().problems[0]
+        assert "cannot be written" in service.overview().problems[0].message
         assert isinstance(await take(service, form()), Done)
         assert service.overview().waiting_rows == 2
 
@@ -244,7 +244,7 @@ async def test_without_figures_of_the_machine_the_service_lives(fake_service, fo
         assert isinstance(await take(service, form()), Done)
         overview = await measured(service)
         assert overview.machine is None
-        assert "no driver" in overview.problems[0]
+        assert "no driver" in overview.problems[0].message
     assert monitor.closed
 
 
@@ -256,7 +256,7 @@ async def test_a_sampler_that_breaks_is_a_problem_until_it_works_again(new_servi
         try:
             await service.start()
             await spin(lambda: service.overview().problems)
-            assert "ZeroDivisionError" in service.overview().problems[0]
+            assert "ZeroDivisionError" in service.overview().problems[0].message
             del sampler.tick
             sampler.tick()
             assert service.overview().problems == ()
@@ -270,15 +270,15 @@ async def test_what_does_not_start_is_told(new_service, monkeypatch):
     async with asyncio.timeout(30):
         try:
             await service.start()
-            assert "The journal does not run" in service.overview().problems[0]
+            assert "The journal does not run" in service.overview().problems[0].message
         finally:
             await service.close()
 
 
 def test_what_a_purge_could_not_do_is_told():
     result = PurgeResult(errors=2, over_quota=5 << 20, problems=["a: no"])
-    assert len(list(operations._purge_problems(result))) == 2
-    assert list(operations._purge_problems(PurgeResult())) == []
+    assert len(list(remarks.of_purge_result(result))) == 2
+    assert list(remarks.of_purge_result(PurgeResult())) == []
 
 
 async def test_a_leak_is_found_and_told(fake_service, form):

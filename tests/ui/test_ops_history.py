@@ -54,6 +54,15 @@ def test_without_a_card_there_are_charts_of_the_machine(language: Language) -> N
     assert "GPU" not in html
 
 
+def test_the_last_figure_is_told_before_the_next_one_comes() -> None:
+    watched = Watched()
+    watched.tick(5)
+    watched.now += 1.0
+    assert 'CPU</b><span class="line-one"> 25 %' in history(watched.sampler, "quarter", Words("en", {}))
+    watched.now += 10.0
+    assert "25 %" not in history(watched.sampler, "quarter", Words("en", {}))
+
+
 def test_each_card_has_its_charts() -> None:
     watched = Watched((card("GPU-a"), card("GPU-b")))
     watched.tick(3)

@@ -33,7 +33,7 @@ class Site:
 
     def join(self, session="s" * 12):
         """The body that starts a soft restart."""
-        number = next(number for number, fn in self.blocks.fns.items() if fn.name == "_restart")
+        number = next(number for number, fn in self.blocks.fns.items() if fn.name == "_soft_restart")
         return {"fn_index": number, "data": [], "session_hash": session, "event_data": None, "trigger_id": None}
 
     @property
@@ -64,7 +64,7 @@ def closed(tmp_path_factory):
         yield made
 
 
-EVENTS = ("/gradio_api/queue/join", "/gradio_api/run/_restart", "/gradio_api/api/_restart", "/gradio_api/call/_restart")
+EVENTS = ("/gradio_api/queue/join", "/gradio_api/run/_soft_restart", "/gradio_api/api/_soft_restart", "/gradio_api/call/_soft_restart")
 
 
 @pytest.mark.parametrize("path", [*EVENTS, "/gradio_api/cancel", "/gradio_api/upload", "/gradio_api/component_server"])
@@ -158,7 +158,7 @@ PAGE_ROUTES = [
     ("POST", "/gradio_api/upload"),
     ("POST", "/gradio_api/component_server"),
     ("POST", "/gradio_api/process_recording"),
-    ("POST", "/gradio_api/run/_restart"),
+    ("POST", "/gradio_api/run/_soft_restart"),
     ("POST", "/gradio_api/queue/join"),
     ("POST", "//gradio_api/queue/join"),
 ]

@@ -14,7 +14,7 @@ from cosyui.notice import Notice
 from cosyui.service.types import Result, Running, Waiting
 from cosyui.settings import Settings
 from cosyui.speech.clip.intake import ClipReport
-from cosyui.ui import banner, ops, render
+from cosyui.ui import banner, pieces, render
 from cosyui.ui.controls import clip_input, take_player
 from cosyui.ui.i18n import Dictionary
 from cosyui.ui.synthesis import _whole
@@ -150,19 +150,19 @@ def test_broken_banner_tells_the_reason_as_text(words):
     [(0, "0 B"), (1023, "1023 B"), (3 << 20, "3 MiB"), (3 << 29, "1.5 GiB"), (140 << 30, "140.0 GiB")],
 )
 def test_sizes(amount, text):
-    assert ops.size(amount) == text
+    assert pieces.size(amount) == text
 
 
 @pytest.mark.parametrize(("amount", "text"), [(114_000, "114 k"), (14_460_000, "14.5 M"), (505_800_000, "506 M")])
 def test_counts(amount, text):
-    assert ops.count(amount) == text
+    assert pieces.count(amount) == text
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(42, "0:42"), (725.9, "12:05"), (11_045, "3:04:05"), (183_845, "2 d 3:04:05")]
 )
 def test_durations(seconds, text):
-    assert ops.duration(seconds) == text
+    assert pieces.duration(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,14 @@
 """English. Placeholders in braces are filled by `Words`."""
 
-PAGE = {
+from cosyui.ui.locales.en_panel import LABELS, PANEL
+
+PAGE = LABELS | {
     "tagline": "Any text, in the voice of a short clip",
     "tab_synthesis": "Speak",
     "tab_ops": "Ops",
     "span_quarter": "15 minutes",
     "span_hour": "Hour",
     "span_day": "Day",
-    "soft_restart": "Soft restart",
-    "soft_restart_sure": "Yes, free memory",
-    "soft_restart_leave": "Leave it",
     "login_hint": "Please log in. After five wrong passwords in a minute even the right one has to wait a little.",
     "language_switch": "中文",
     "theme_switch": "Light or dark",
@@ -113,7 +112,7 @@ LIVE = {
     "transcript_cut": "The clip is shorter now: type or transcribe what is said in it.",
 }
 
-OPS = {
+OPS = PANEL | {
     "chart_speed": "Speech made",
     "chart_speed_line": "s a second",
     "chart_first": "First sound after",
@@ -136,7 +135,7 @@ OPS = {
     "soft_restart_unused": "unused GPU memory",
     "soft_restart_host": "process memory",
     "ops_engine": "Engine",
-    "ops_memory": "Memory",
+    "ops_memory": "Machine",
     "ops_queue": "Queue",
     "ops_model": "Model",
     "ops_state": "State",
@@ -145,7 +144,7 @@ OPS = {
     "ops_pid": "Engine process",
     "ops_places": "Takes at once",
     "ops_rtf": "RTF, recent",
-    "ops_speed": "Seconds of speech a second",
+    "ops_speed": "Speech a second, s",
     "ops_takes": "Takes: done / failed / stopped / refused",
     "ops_ram_page": "Page process",
     "ops_ram_engine": "Engine process",
@@ -197,7 +196,7 @@ OPS = {
     "ops_purged": "{files} files, {size}",
     "ops_purge_next": "Next clean-up",
     "ops_in": "in {time}",
-    "ops_first_chunk": "First sound, half / 95 % within",
+    "ops_first_chunk": "First sound, 50 / 95 %",
 }
 
 ERRORS: dict[str, str] = {}

@@ -1,15 +1,14 @@
 """简体中文，键与英文表相同。"""
 
-PAGE = {
+from cosyui.ui.locales.zh_panel import LABELS, PANEL, REMARKS
+
+PAGE = LABELS | {
     "tagline": "用一小段录音的声音，说任何话",
     "tab_synthesis": "合成",
     "tab_ops": "运维",
     "span_quarter": "15 分钟",
     "span_hour": "1 小时",
     "span_day": "1 天",
-    "soft_restart": "软重启",
-    "soft_restart_sure": "确认释放内存",
-    "soft_restart_leave": "取消",
     "login_hint": "请登录。一分钟内输错五次密码后，即使密码正确也要等片刻才能登录。",
     "language_switch": "English",
     "theme_switch": "浅色或深色",
@@ -111,7 +110,7 @@ LIVE = {
     "transcript_cut": "录音已剪短，请重新填写或识别其中说的话。",
 }
 
-OPS = {
+OPS = PANEL | {
     "chart_speed": "合成速度",
     "chart_speed_line": "秒语音/秒",
     "chart_first": "首段音频延迟",
@@ -134,7 +133,7 @@ OPS = {
     "soft_restart_unused": "未用显存",
     "soft_restart_host": "进程内存",
     "ops_engine": "引擎",
-    "ops_memory": "内存",
+    "ops_memory": "本机",
     "ops_queue": "队列",
     "ops_model": "模型",
     "ops_state": "状态",
@@ -195,7 +194,7 @@ OPS = {
     "ops_purged": "{files} 个文件，{size}",
     "ops_purge_next": "下次清理",
     "ops_in": "{time} 后",
-    "ops_first_chunk": "首段声音，50 % / 95 % 在此时间内",
+    "ops_first_chunk": "首包 50 % / 95 %",
 }
 
 ERRORS = {
@@ -260,7 +259,7 @@ ERRORS = {
     "checkpoint_tensor": "模型文件与预期不符：{message}",
 }
 
-NOTICES = {
+NOTICES = REMARKS | {
     "clip_cut": "录音共 {seconds:.1f} 秒，只用其中最好的 {kept:.1f} 秒（从第 {start:.1f} 秒起）。",
     "clip_trimmed": "首尾没有人声的 {seconds:.1f} 秒已剪去，录音文本不受影响。",
     "clip_opposite": "左右声道互相抵消（其中一路接反），只用其中一路。",
