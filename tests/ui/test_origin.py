@@ -64,7 +64,7 @@ def closed(tmp_path_factory):
         yield made
 
 
-EVENTS = ("/gradio_api/queue/join", "/gradio_api/run/_soft_restart", "/gradio_api/api/_soft_restart", "/gradio_api/call/_soft_restart")
+EVENTS = ("/gradio_api/queue/join", *(f"/gradio_api/{way}/_soft_restart" for way in ("run", "api", "call")))
 
 
 @pytest.mark.parametrize("path", [*EVENTS, "/gradio_api/cancel", "/gradio_api/upload", "/gradio_api/component_server"])
