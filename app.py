@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from cosyui.host.pool import EnginePool
 from cosyui.ops.logs import log, setup_logging
 from cosyui.service.clips import ClipStore
 from cosyui.service.outputs import OutputStore
+from cosyui.service.scratch import scratch_folder
 from cosyui.service.service import SynthesisService, running
 from cosyui.settings import PREFIX, Settings
 from cosyui.speech.clip.transcribe import find_transcriber
@@ -37,6 +37,8 @@ from cosyui.speech.text.lexicon import Lexicon
 logger = logging.getLogger("cosyui.app")
 BAD_SETUP = 2
 """Exit code when the server cannot start as configured."""
+CLIPS, UPLOADS = "clips", "uploads"
+"""Folders of temporary files."""
 GRACE_SECONDS = 2
 """How long open connections may finish when the server goes down; a page keeps one open all the time."""
 
@@ -113,11 +115,11 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def build(
-    settings: Settings, outputs: OutputStore, devices: Sequence[str] = (), uploads: Path | None = None
+    settings: Settings, outputs: OutputStore, devices: Sequence[str] = (), scratch: Path | None = None
 ) -> tuple[FastAPI, Callable[[], Coroutine[Any, Any, None]]]:
     """The whole application, whose lifespan starts and stops the service, and the farewell of its page.
 
-    ``uploads`` is the folder of temporary files, ours alone.
+    ``scratch`` is a folder for temporary files, ours alone.
     """
     from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
     from cosyui.ui.shell import Shell
@@ -127,9 +129,9 @@ def build(
         settings,
         EnginePool(HostConfig.from_settings(settings).on_devices(devices)),
         outputs,
-        ClipStore.from_settings(settings),
+        ClipStore.from_settings(settings, scratch and scratch / CLIPS),
         find_transcriber(settings.transcriber),
-        uploads=uploads,
+        uploads=scratch and scratch / UPLOADS,
     )
 
     @contextlib.asynccontextmanager
@@ -162,13 +164,13 @@ def serve(settings: Settings, only_check: bool) -> int:
     outputs.check()
     if settings.lexicon:
         Lexicon.load(settings.lexicon)  # the engine's process reads it for itself; what is wrong with it is told now
-    with contextlib.closing(listen(settings)) as listener, tempfile.TemporaryDirectory(prefix="cosyui-") as uploads:
+    with contextlib.closing(listen(settings)) as listener, scratch_folder() as scratch:
         devices = find_devices(settings)
         if only_check:
             return 0
         # Gradio's own folder for uploads would be one for all users of the machine.
-        os.environ["GRADIO_TEMP_DIR"] = uploads
-        app, farewell = build(settings, outputs, devices, Path(uploads))
+        os.environ["GRADIO_TEMP_DIR"] = str(scratch / UPLOADS)
+        app, farewell = build(settings, outputs, devices, scratch)
         config = uvicorn.Config(
             app,
             log_config=None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import io
 import itertools
 import random
 import tempfile
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=positive, default=5, help="looks at the idle service")
     parser.add_argument("--soft-restarts", type=int, default=1, metavar="N", help="in each round (default 1)")
     parser.add_argument("--words", type=positive, default=10, help="of a text, half to one and a half times that")
+    parser.add_argument("--voices", type=positive, default=12, metavar="N", help="different clips (default 12)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
 
@@ -73,7 +75,7 @@ async def measure(args: argparse.Namespace, report: Report, folder: Path) -> int
         await service.client.wait_until()
         if service.client.problem is not None:
             raise service.client.problem
-        crowd = Crowd(service, args.clients, args.words, args.seed)
+        crowd = Crowd(service, args.clients, args.words, args.voices, args.seed)
         share = max(args.clients, args.requests // args.rounds)
         await crowd.round(share, 0)
         crowd.tally = Tally()
@@ -219,14 +221,15 @@ def _errors(what: str, pairs: list[tuple[float, float]]) -> dict[str, Any]:
 
 
 class Crowd:
-    """``clients`` at once, with the recorded clips of the repository."""
+    """``clients`` at once, with the recorded clips of the repository, and cuts of them for more ``voices``."""
 
-    def __init__(self, service: SynthesisService, clients: int, words: int, seed: int) -> None:
+    def __init__(self, service: SynthesisService, clients: int, words: int, voices: int, seed: int) -> None:
         self.service = service
         self.clients = clients
         self.words = words
         self.random = random.Random(seed)
         self.clips = [path.read_bytes() for path in sorted(CLIPS.glob("*.flac"))]
+        self.voices = voices
         self.tally = Tally()
 
     async def round(self, takes: int, restarts: int) -> list[dict[str, Any]]:
@@ -307,11 +310,15 @@ class Crowd:
         return TakeForm(
             " ".join(source.choice(WORDS) for _ in range(count)).capitalize() + ".",
             mode,
-            source.choice(self.clips),
+            self._clip(source.randrange(self.voices)),
             TRANSCRIPT if mode is Mode.ZERO_SHOT else "",
             seed=source.randrange(1 << 30),
             stream=source.random() < STREAMED,
         )
+
+    def _clip(self, voice: int) -> bytes:
+        turn, number = divmod(voice, len(self.clips))
+        return _without_start(self.clips[number], turn) if turn else self.clips[number]
 
     async def _soft_restart(self) -> dict[str, Any]:
         done = await self.service.soft_restarter.run()
@@ -323,3 +330,13 @@ class Crowd:
             "held_back": done.held_back,
             "around": done.around,
         }
+
+
+def _without_start(clip: bytes, milliseconds: int) -> bytes:
+    """Another clip for whoever keeps features of clips."""
+    import soundfile
+
+    samples, rate = soundfile.read(io.BytesIO(clip), dtype="int16")
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples[milliseconds * rate // 1000 :], rate, format="FLAC")
+    return buffer.getvalue()

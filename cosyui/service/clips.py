@@ -55,9 +55,9 @@ class ClipStore:
         self._left_behind: OrderedDict[str, str] = OrderedDict()
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> ClipStore:
+    def from_settings(cls, settings: Settings, default_root: Path | None = None) -> ClipStore:
         limits = Limits(settings.clip_min_seconds, settings.clip_max_seconds, settings.clip_max_bytes)
-        return cls(limits, settings.clips_dir)
+        return cls(limits, settings.clips_dir or default_root)
 
     def __len__(self) -> int:
         """How many copies there are."""
