@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise, repeat
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -229,6 +230,36 @@ def test_a_fault_inside_ends_one_request_only(
         assert re.search(r"(20.00 GiB|9 bytes) more were needed", events[-1].message)
     monkeypatch.undo()
     assert isinstance(finish(engine, request_of(clip, "second"))[-1], Finished)
+
+
+def test_twenty_failures_leave_nothing_behind(
+    engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(torch.OutOfMemoryError):
+        pass
+
+    def full(*_: object, **__: object) -> None:
+        ballast = torch.zeros(4 << 20)  # 16 MiB that the traceback would keep alive
+        raise Full(f"CUDA out of memory. Tried to allocate {ballast.nbytes >> 20}.00 MiB.")
+
+    good, process = engine.studio.flow.run, psutil.Process()
+    gc.collect()
+    gc.disable()  # what goes without it has been in no circle of references
+
+    levels = []
+    for number in range(20):
+        monkeypatch.setattr(engine.studio.flow, "run", full)
+        failed = finish(engine, request_of(clip, f"bad {number}"))[-1]
+        assert isinstance(failed, Failed)
+        monkeypatch.setattr(engine.studio.flow, "run", good)
+        assert isinstance(finish(engine, request_of(clip, f"good {number}"))[-1], Finished)
+        levels.append(process.memory_info().rss)
+    left = sum(isinstance(thing, Full) for thing in gc.get_objects())
+    gc.enable()
+    assert left == 0
+    assert levels[-1] - levels[2] < 20 * (5 << 20) / 4
+    assert len(engine.lanes) == 0
+    assert engine.stages.decoding.free == engine.plan.slots
 
 
 def test_prompt_features_are_computed_once_and_bounded(engine: Engine, clip: PromptClip) -> None:
