@@ -86,7 +86,7 @@ class Page:
     async def _show_header(self, request: gr.Request) -> tuple[str, str, Any]:
         """On the event loop, like everything of the service; slower ticks once the engine runs."""
         words = self._dictionary.of(request)
-        tick = SLOW_TICK if self._service.client.state == "ready" else FAST_TICK
+        tick = SLOW_TICK if self._service.client.state in ("ready", "unloaded") else FAST_TICK
         return banner.badge(self._service, words), banner.banner(self._service, words), gr.Timer(tick)
 
     async def _leave(self, request: gr.Request) -> None:

@@ -59,3 +59,33 @@ def test_an_operator_stops_takes_and_reads_the_journal(open_page, serve):
         told = operator.locator("#purge-look-told").get_by_text("would be deleted")
         expect(told).to_be_visible(timeout=TAKE_MS)
         assert faults == []
+
+
+def test_an_admin_unlocks_the_actions_and_a_take_wakes_the_model(open_page, serve):
+    with serve(transcriber="off", admin_password="open sesame") as own:
+        page = open_page(own.url)
+        open_ops(page)
+        expect(page.locator("#ops-gate-line")).to_be_visible()
+        expect(page.locator("#unload")).to_be_hidden()
+        page.locator("#ops-password input").fill("guessed")
+        page.locator("#ops-unlock").click()
+        expect(page.locator("#ops-gate-told [role=alert]")).to_be_visible()
+        expect(page.locator("#unload")).to_be_hidden()
+        page.locator("#ops-password input").fill("open sesame")
+        page.locator("#ops-unlock").click()
+
+        page.locator("#trim").click()
+        expect(page.locator("#trim-told").get_by_text("Gave back")).to_be_visible()
+        page.locator("#unload").click()
+        page.locator("#unload-sure").click()
+        expect(page.locator("#unload-told").get_by_text("is unloaded")).to_be_visible(timeout=TAKE_MS)
+        page.get_by_role("tab", name="Speak").click()
+        expect(page.locator("#banner")).to_contain_text("not loaded", timeout=TAKE_MS)
+        ask_for(page, "This one wakes the model.")
+        wait_status(page, "done", TAKE_MS)
+
+        open_ops(page)
+        page.locator("#restart-engine").click()
+        page.locator("#restart-engine-sure").click()
+        expect(page.locator("#restart-engine-told .hint, #restart-engine-told p").last).to_contain_text("again")
+        expect(page.locator("[data-card=engine]")).to_contain_text("Ready", timeout=TAKE_MS)

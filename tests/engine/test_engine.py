@@ -233,7 +233,7 @@ def test_a_fault_inside_ends_one_request_only(
 
 
 def test_twenty_failures_leave_nothing_behind(
-    engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, clip: PromptClip, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     class Full(torch.OutOfMemoryError):
         pass
@@ -244,6 +244,7 @@ def test_twenty_failures_leave_nothing_behind(
 
     good, process = engine.studio.flow.run, psutil.Process()
     gc.collect()
+    request.addfinalizer(gc.enable)
     gc.disable()  # what goes without it has been in no circle of references
 
     levels = []
@@ -255,7 +256,6 @@ def test_twenty_failures_leave_nothing_behind(
         assert isinstance(finish(engine, request_of(clip, f"good {number}"))[-1], Finished)
         levels.append(process.memory_info().rss)
     left = sum(isinstance(thing, Full) for thing in gc.get_objects())
-    gc.enable()
     assert left == 0
     assert levels[-1] - levels[2] < 20 * (5 << 20) / 4
     assert len(engine.lanes) == 0
