@@ -272,7 +272,10 @@ class Engine:
         return self.gauge.fill(counters, self.prompts, idle=not self.has_work)
 
     def clear(self, *, light: bool = False) -> Cleared:
-        return clear(self.model, self.prompts, self.stages, idle=not len(self.lanes), light=light)
+        cleared = clear(self.model, self.prompts, self.stages, idle=not len(self.lanes), light=light)
+        if not light:
+            self.gauge.forget_peaks()
+        return cleared
 
     def close(self) -> None:
         for work in self.lanes:
