@@ -55,7 +55,7 @@ def overview_of(
         stats=client.latest_stats,
         engines=client.views(),
         machine=health.sample.machine,
-        running=tuple(_entry(job) for job in running),
+        running=tuple(_entry(job, 0, queue.left(job)) for job in running),
         waiting=tuple(_entry(job, *place) for job, place in outlook.items()),
         queue_size=queue.size,
         places=queue.places,
@@ -75,7 +75,7 @@ def overview_of(
     )
 
 
-def _entry(job: Job, position: int = 0, eta: float | None = None) -> QueueEntry:
+def _entry(job: Job, position: int, eta: float | None) -> QueueEntry:
     return QueueEntry(
         id=job.id,
         client=job.client,

@@ -166,7 +166,8 @@ class ClientQueueFullError(QueueFullError):
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """One request as the ops panel sees it; never its text. ``age_seconds`` counts from its submit.
+    """One request as the ops panel sees it; never its text. ``age_seconds`` counts from its submit; ``eta_seconds`` is
+    until its work begins, or of one at work until it is done.
 
     ``position`` is that in its own line: short takes and long jobs wait in two.
     """

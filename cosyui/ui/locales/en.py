@@ -161,7 +161,7 @@ OPS = PANEL | {
     "ops_col_age": "Age",
     "ops_col_work": "Speech",
     "ops_col_requests": "Requests",
-    "ops_col_eta": "Starts in",
+    "ops_col_eta": "Starts / ends in",
     "ops_state_waiting": "waiting, {position}",
     "ops_state_running": "running",
     "ops_state_writing": "writing",

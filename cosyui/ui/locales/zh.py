@@ -159,7 +159,7 @@ OPS = PANEL | {
     "ops_col_age": "已过",
     "ops_col_work": "语音",
     "ops_col_requests": "任务",
-    "ops_col_eta": "预计开始",
+    "ops_col_eta": "预计开始 / 完成",
     "ops_state_waiting": "等待，第 {position} 位",
     "ops_state_running": "运行中",
     "ops_state_writing": "写入中",
