@@ -145,6 +145,7 @@ class Gauge:
         return replace(
             stats,
             allocated=now.allocated,
+            allocated_peak=max(now.allocated, self.highest.allocated_peak),
             reserved=now.reserved,
             device_used=now.device,
             device_total=properties.total_memory,

@@ -212,7 +212,7 @@ class EngineStats:
     values of streams and prompts; ``graphs`` with buffers, workspaces and constants. ``graph_pools`` and
     ``largest_free`` (the largest block that an idle engine could hand out, some seconds old) are reserved and not
     allocated, ``inactive_splits``: pieces of blocks that cannot go back to the card. ``context``: CUDA's own, a guess.
-    ``gpu``: the card's UUID.
+    ``allocated_peak``: the most since the start or the last soft restart. ``gpu``: the card's UUID.
     """
 
     running: int
@@ -221,6 +221,7 @@ class EngineStats:
     failed: int
     rss: int
     allocated: int = 0
+    allocated_peak: int = 0
     reserved: int = 0
     device_used: int = 0
     device_total: int = 0

@@ -25,6 +25,7 @@ class FakeCard:
 
     present: bool
     leaked: int = 0
+    highest: int = AT_REST
     clips: set[str] = field(default_factory=set)
     _before: dict[str, int] = field(default_factory=dict)
     _process: psutil.Process = field(default_factory=psutil.Process)
@@ -45,6 +46,7 @@ class FakeCard:
             return RequestMemory(rss)
         after, reserve, outside = self.allocated, GRAPH_POOLS + UNUSED, GRAPH_POOLS + UNUSED + CONTEXT + OTHERS
         peak = max(before, after) + PEAK
+        self.highest = max(self.highest, peak)
         return RequestMemory(
             rss,
             *(before, peak, after),
@@ -56,6 +58,7 @@ class FakeCard:
         """Forget the clips, unless ``light``; bytes of their features."""
         if light:
             return 0
+        self.highest = self.allocated
         freed = FEATURES * len(self.clips)
         self.clips.clear()
         return freed
@@ -73,6 +76,7 @@ class FakeCard:
         return replace(
             stats,
             allocated=self.allocated,
+            allocated_peak=self.highest,
             reserved=reserved,
             device_used=reserved + CONTEXT + OTHERS,
             device_total=TOTAL,

@@ -101,7 +101,9 @@ def _vram(stats: EngineStats | None, words: Words) -> list[tuple[str, str]]:
     """What the engines hold of their cards, and how it is broken up."""
     if stats is None or not stats.device_total:
         return []
-    held = words("ops_allocated", allocated=size(stats.allocated), reserved=size(stats.reserved))
+    held = words(
+        "ops_allocated", allocated=size(stats.allocated), peak=size(stats.allocated_peak), reserved=size(stats.reserved)
+    )
     pieces = words("ops_pieces", largest=size(stats.largest_free), splits=size(stats.inactive_splits))
     return [(words("ops_vram_engine"), held), (words("ops_fragments"), pieces)]
 

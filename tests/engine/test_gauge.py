@@ -103,6 +103,7 @@ def test_free_blocks_are_looked_at_when_nothing_is_done_and_not_often(
     prompts: Any = SimpleNamespace(nbytes=7)
     bare = EngineStats(0, 0, 0, 0, rss=0)
     busy = gauge.fill(bare, prompts, idle=False)
+    assert busy.allocated_peak >= busy.allocated > 0
     assert (busy.largest_free, busy.inactive_splits, busy.gpu, busy.features) == (0, 1000, "abc-1", 7)
     assert gauge.fill(bare, prompts, idle=True).largest_free == 30
     monkeypatch.setattr(gauge_module, "_segments", lambda: pytest.fail("again so soon"))

@@ -175,7 +175,7 @@ OPS = PANEL | {
     "ops_prompts": "Clips in the cache",
     "ops_no_model": "No model is loaded yet.",
     "ops_warnings": "Warnings",
-    "ops_allocated": "{allocated} allocated, {reserved} reserved",
+    "ops_allocated": "{allocated} allocated (at most {peak}), {reserved} reserved",
     "ops_watch": "Needs attention",
     "ops_measuring": "Measuring …",
     "ops_vram": "GPU memory",

@@ -173,7 +173,7 @@ OPS = PANEL | {
     "ops_prompts": "已缓存样本",
     "ops_no_model": "还没有加载模型。",
     "ops_warnings": "警告",
-    "ops_allocated": "已分配 {allocated}，已保留 {reserved}",
+    "ops_allocated": "已分配 {allocated}（最高 {peak}），已保留 {reserved}",
     "ops_watch": "需要注意",
     "ops_measuring": "正在测量……",
     "ops_vram": "显存",
