@@ -82,7 +82,7 @@ def self_test(engine: Engine) -> SelfTest | None:
     packages = ("soxr", "kaldi_native_fbank")  # no clip is understood without
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing or "en" not in engine.model.config.languages:
-        log.info("no self-test", extra={"fields": {"missing": missing}})
+        log.info("self_test_skipped", extra={"fields": {"missing": missing}})
         return None
     began = time.perf_counter()
     try:
