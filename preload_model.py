@@ -135,6 +135,8 @@ def report_model(facts: EngineFacts) -> None:
         line("note", "this is a small demo voice; for quality choose the released model with --model")
     for warning in facts.warnings:
         line("warning", warning)
+    if facts.degraded is not None:
+        line("warning", str(facts.degraded))
 
 
 def report_speech(title: str, stats: RequestStats) -> None:

@@ -81,6 +81,7 @@ class Settings(BaseSettings):
     precision: Precision = Field("auto", description="number format of the network's weights")
     threads: int = Field(0, ge=0, le=256, description="CPU threads of the engine; 0 leaves the default")
     prompt_cache_mb: int = Field(64, ge=0, le=65536, description="bound of the cache of prompt features, MiB")
+    self_test: bool = Field(True, description="speak a sentence at the start, to know that it is speech")
     start: Literal["preload", "lazy"] = Field("preload", description="the model is loaded at once, or by a request")
     idle_unload_minutes: float = Field(
         0.0, ge=0, le=525_600, description="minutes without a request after which the model is unloaded; 0: never"

@@ -91,6 +91,7 @@ def start(args: argparse.Namespace) -> Started:
         threads=args.threads,
         vram_budget=args.vram_budget * MIB,
         places=args.places,
+        self_test=False,  # nobody's memory and loading time
     )
     began = time.perf_counter()
     with timed(engine_module, "load") as load:

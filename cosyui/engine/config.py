@@ -29,7 +29,8 @@ class EngineConfig:
     ``device`` is ``auto`` (CUDA when present), ``cpu``, ``cuda`` or ``cuda:N``; ``threads`` 0 leaves PyTorch's default;
     ``prompt_cache_bytes`` bounds the cache of prompt features; ``vram_budget``: bytes of the card that may be used, 0
     for four fifths; ``empty_cache``: see `EmptyCache`; ``places``: requests worked on at once, 0 for one on a CPU and
-    as many as the memory allows on CUDA; ``lexicon`` is a file of own pronunciations.
+    as many as the memory allows on CUDA; ``lexicon`` is a file of own pronunciations; ``self_test``: speak a sentence
+    at the start, to know that it is speech.
     """
 
     model: str
@@ -42,3 +43,4 @@ class EngineConfig:
     empty_cache: EmptyCache = "auto"
     places: int = 0
     lexicon: Path | None = None
+    self_test: bool = True

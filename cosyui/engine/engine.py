@@ -21,6 +21,7 @@ from cosyui.engine.needs import Aside, Decode, Need, NewTokens, Render
 from cosyui.engine.precision import choose_device, choose_precision, describe
 from cosyui.engine.prompts import PromptCache
 from cosyui.engine.request import Cancelled, Cleared, EngineStats, Event, Failed, Finished, SynthesisRequest
+from cosyui.engine.self_test import self_test
 from cosyui.engine.shortage import is_out_of_memory, memory_message
 from cosyui.engine.stages import Stages
 from cosyui.engine.take import Studio, Take
@@ -76,21 +77,18 @@ class Engine:
         )
         self.rendering = self.stages.rendering
         self.gauge = Gauge(device)
-        self.gauge.loaded(self.plan, self.stages)
         self.threads = ThreadPoolExecutor(2, "aside", self._enter, (device,))
-        self.facts = facts_of(
-            self.model,
-            str(parse_source(config.model)),
-            folder,
-            self.precision,
-            self.plan.slots,
-            time.perf_counter() - began,
-        )
         self.lanes: Lanes[Work] = Lanes(self.plan.slots)
         self.empty_cache = config.empty_cache
         self.cancelled: list[str] = []
         self.finished = 0
         self.failed = 0
+        source = str(parse_source(config.model))
+        self.facts = facts_of(self.model, source, folder, self.precision, self.plan.slots)
+        step("self_test")
+        tested = self_test(self) if config.self_test else None
+        self.gauge.loaded(self.plan, self.stages)
+        self.facts = replace(self.facts, self_test=tested, load_seconds=time.perf_counter() - began)
         step("ready")
 
     @property

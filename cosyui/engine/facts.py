@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnxruntime
+import tokenizers
 import torch
 from torch import nn
 
@@ -20,10 +22,8 @@ def weight_bytes(module: nn.Module) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
-def facts_of(
-    model: CosyVoice3, source: str, folder: Path, precision: dict[str, str], places: int, seconds: float
-) -> EngineFacts:
-    """Facts of ``model``, loaded from ``folder`` in ``seconds``; ``places``: requests that are worked on at once."""
+def facts_of(model: CosyVoice3, source: str, folder: Path, precision: dict[str, str], places: int) -> EngineFacts:
+    """Facts of ``model`` in ``folder``, which is not quite loaded; ``places``: requests that are worked on at once."""
     parts = {"llm": model.llm, "flow": model.flow, "vocoder": model.vocoder}
     return EngineFacts(
         model=folder.name,
@@ -32,9 +32,18 @@ def facts_of(
         precision=precision,
         parameters={name: parameter_count(part) for name, part in parts.items()},
         memory={name: weight_bytes(part) for name, part in parts.items()},
-        load_seconds=seconds,
+        load_seconds=0.0,
         places=places,
         demo_voice=model.config.demo_voice,
         instruct_supported=model.config.instruct_supported,
         languages=model.config.languages,
+        providers={
+            "speaker encoder": model.speaker_encoder.provider,
+            "speech tokenizer": model.speech_tokenizer.provider,
+        },
+        versions={
+            "torch": torch.__version__,
+            "onnxruntime": onnxruntime.__version__,
+            "tokenizers": tokenizers.__version__,
+        },
     )

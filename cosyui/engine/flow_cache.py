@@ -87,6 +87,11 @@ class PagePool:
         if known is not None:
             self.give(known[1])
 
+    def forget(self) -> None:
+        """Keep nothing for prompts any more."""
+        while self._prompts:
+            self.give(self._prompts.popitem()[1][1])
+
     def wait(self, stream: torch.cuda.Stream, reading: Iterable[int], writing: Iterable[int]) -> None:
         """Orders ``stream`` behind the runs on other streams that wrote or last used these pages."""
         events = {self._written[page] for page in reading if page in self._written}

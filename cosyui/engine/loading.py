@@ -12,6 +12,7 @@ BEGINS = {
     "weights": 0.2,
     "encoders": 0.45,
     "kernels": 0.55,
+    "self_test": 0.9,
     "ready": 1.0,
 }
 """The stages in their order, and what share of a load lies behind each when it begins: roughly, loads differ."""

@@ -173,10 +173,25 @@ Event = Started | Progress | AudioChunk | Finished | Failed | Cancelled
 
 
 @dataclass(frozen=True)
+class SelfTest:
+    """What a loaded model showed of itself, in ``seconds``. ``reason``: what is wrong, None if it passed.
+
+    ``agreement``: of speech tokens with those heard in their sound, 0 by chance and 1 for all; ``gain``: how much
+    likelier a clip's speech is behind its own words than behind others, in nats a token; None if not found out.
+    """
+
+    seconds: float
+    reason: Notice | None = None
+    agreement: float | None = None
+    gain: float | None = None
+
+
+@dataclass(frozen=True)
 class EngineFacts:
     """What was loaded: shown in the ops panel and in the preload report. Sizes in bytes, times in seconds.
 
-    ``places``: how many requests are worked on at once.
+    ``places``: how many requests are worked on at once; ``providers``: what ONNX Runtime runs each encoder on;
+    ``versions`` of the libraries; ``self_test`` is None where none was made.
     """
 
     model: str
@@ -191,6 +206,14 @@ class EngineFacts:
     instruct_supported: bool = True
     languages: tuple[str, ...] = ("zh", "en")
     warnings: tuple[str, ...] = ()
+    providers: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    self_test: SelfTest | None = None
+
+    @property
+    def degraded(self) -> Notice | None:
+        """Why takes are made that may be nonsense."""
+        return None if self.self_test is None else self.self_test.reason
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ class HostConfig:
             empty_cache=settings.empty_cache,
             places=settings.places,
             lexicon=settings.lexicon,
+            self_test=settings.self_test,
         )
         release = str(settings.fake_release_file) if settings.fake_release_file else None
         return cls(

@@ -28,6 +28,7 @@ from cosyui.engine.request import (
     Progress,
     RequestMemory,
     RequestStats,
+    SelfTest,
     Started,
     SynthesisRequest,
 )
@@ -35,9 +36,13 @@ from cosyui.errors import CheckpointError
 from cosyui.host.config import HostConfig
 from cosyui.host.fake_card import FakeCard
 from cosyui.host.fake_sound import directives, segment_count, segment_pcm, speech_seconds
+from cosyui.notice import Notice
 
 _HOLD_STEP = 0.02
 SPEECH_TOKENS_PER_SECOND = 25
+_FAILED_TEST = SelfTest(
+    1.0, Notice.of("self_test_take", "Self-test: {reason}", device="cpu", reason="so it was asked.")
+)
 
 
 class _Take:
@@ -120,6 +125,7 @@ class FakeEngine:
             memory={},
             load_seconds=0.0,
             places=config.fake.places,
+            self_test=_FAILED_TEST if "degraded" in self._orders else None,
         )
 
     def submit(self, request: SynthesisRequest) -> None:

@@ -32,6 +32,7 @@ DIRECTIVES = {
     "leak": "leave so many bytes of that card's memory behind, for ever (1048576)",
     "noise": "write to stdout and stderr, as libraries do",
     "hang": "never come back from a step",
+    "degraded": "have failed the self-test (for all requests only)",
     "load_error": "fail to load with checkpoint_missing_file (for all requests only)",
     "load_crash": "kill the process while loading (for all requests only)",
     "load_hold": "while loading, wait at the stage of this name until the release file exists (for all requests only)",

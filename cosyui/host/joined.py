@@ -14,7 +14,7 @@ from cosyui.engine.request import EngineFacts, EngineStats
 def joined_facts(facts: Sequence[EngineFacts]) -> EngineFacts | None:
     """One model on several devices: places are added, devices listed, the longest load counts; None for none.
 
-    Parameters and memory are those of one device.
+    Parameters and memory are those of one device; the self-test is one that failed, if any did.
     """
     if len(facts) < 2:
         return facts[0] if facts else None
@@ -25,6 +25,7 @@ def joined_facts(facts: Sequence[EngineFacts]) -> EngineFacts | None:
         load_seconds=max(each.load_seconds for each in facts),
         places=sum(each.places for each in facts),
         warnings=tuple(dict.fromkeys(warning for each in facts for warning in each.warnings)),
+        self_test=next((each.self_test for each in facts if each.degraded), facts[0].self_test),
     )
 
 

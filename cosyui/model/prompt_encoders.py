@@ -40,6 +40,12 @@ def open_session(path: Path, inputs: tuple[str, ...], threads: int) -> onnxrunti
     return session
 
 
+def provider_of(session: onnxruntime.InferenceSession) -> str:
+    """What it runs on, as ``CPU``."""
+    first: str = session.get_providers()[0]
+    return first.removesuffix("ExecutionProvider")
+
+
 def shrink(session: onnxruntime.InferenceSession, feeds: dict[str, NDArray[Any]]) -> None:
     """Have a session give its unused memory back, which it does behind a run: one of small ``feeds``."""
     import onnxruntime
@@ -54,6 +60,7 @@ class SpeakerEncoder:
 
     def __init__(self, path: Path, threads: int = 1) -> None:
         self.session = open_session(path, ("input",), threads)
+        self.provider = provider_of(self.session)
 
     def __call__(self, fbank: NDArray[np.float32]) -> NDArray[np.float32]:
         """Kaldi filter bank (T, 80), mean over time removed -> (192,) float32."""
@@ -70,6 +77,7 @@ class SpeechTokenizer:
 
     def __init__(self, path: Path, threads: int = 1) -> None:
         self.session = open_session(path, ("feats", "feats_length"), threads)
+        self.provider = provider_of(self.session)
 
     def __call__(self, log_mel: NDArray[np.float32]) -> NDArray[np.int64]:
         """Whisper log-mel (128, T) at 100 frames/s -> (ceil(ceil(T/2)/2),) int64."""

@@ -1,9 +1,10 @@
-"""What is wrong with the watching and tidying, as remarks with codes: the page says them in its own language."""
+"""What is wrong with engines, watching and tidying, as remarks with codes: the page says them in its own language."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from cosyui.host.pool import EngineView
 from cosyui.notice import Notice
 from cosyui.ops.journal import Journal
 from cosyui.ops.leaks import Leak, amount
@@ -24,6 +25,13 @@ def uploads_kept(error: Exception) -> Notice:
 def sampler_crashed(error: Exception) -> Notice:
     reason = f"{type(error).__name__}: {error}"
     return Notice.of("sampler_crashed", "Nothing is measured: {reason}.", reason=reason)
+
+
+def of_engines(engines: Iterable[EngineView]) -> Iterator[Notice]:
+    """Why takes may be nonsense."""
+    for engine in engines:
+        if engine.facts is not None and engine.facts.degraded is not None:
+            yield engine.facts.degraded
 
 
 def of_sampler(sampler: Sampler) -> Iterator[Notice]:

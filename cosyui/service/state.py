@@ -6,6 +6,7 @@ from cosyui.engine.request import EngineStats
 from cosyui.host.pool import EnginePool
 from cosyui.ops.sampler import ServiceSample
 from cosyui.ops.vram import EngineMemory
+from cosyui.service import remarks
 from cosyui.service.admission import AdmissionQueue
 from cosyui.service.drive import Drive
 from cosyui.service.job import Job
@@ -47,13 +48,13 @@ def overview_of(
 ) -> Overview:
     """Takes less than a millisecond."""
     running = [job for job in drive.jobs.values() if job.state != "waiting"]
-    count, outlook = drive.outcomes, queue.outlook()
+    count, outlook, views = drive.outcomes, queue.outlook(), client.views()
     return Overview(
         engine=client.state,
         problem=client.problem,
         facts=client.facts,
         stats=client.latest_stats,
-        engines=client.views(),
+        engines=views,
         machine=health.sample.machine,
         running=tuple(_entry(job, 0, queue.left(job)) for job in running),
         waiting=tuple(_entry(job, *place) for job, place in outlook.items()),
@@ -68,7 +69,7 @@ def overview_of(
         rejected=rejected,
         uptime_seconds=uptime,
         sample=health.sample,
-        problems=health.problems,
+        problems=(*remarks.of_engines(views), *health.problems),
         leaks=health.leaks,
         purge=health.purge,
         waiting_rows=health.waiting_rows,

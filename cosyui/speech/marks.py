@@ -7,7 +7,9 @@ hibari-tts, jieba and pypinyin, imported when first used.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import marshal
 import os
 import re
 import tempfile
@@ -161,7 +163,12 @@ class MarkFrontend:
         jieba.setLogLevel(logging.WARNING)
         tokenizer: Any = jieba.Tokenizer()
         # jieba reads its cache with marshal: keep it where only this user can write, not in the shared temp folder.
-        tokenizer.tmp_dir = str(_private_cache())
+        folder = _private_cache()
+        tokenizer.tmp_dir = str(folder)
+        with contextlib.suppress(OSError, ValueError, EOFError, TypeError):  # then jieba makes it anew
+            # In one go: jieba would read it piece by piece, which takes three times as long.
+            tokenizer.FREQ, tokenizer.total = marshal.loads((folder / "jieba.cache").read_bytes())  # noqa: S302
+            tokenizer.initialized = True
         tokenizer.initialize()
         cut: Callable[[str], list[str]] = tokenizer.lcut
         return cut

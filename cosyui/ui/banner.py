@@ -25,6 +25,8 @@ def banner(service: SynthesisService, words: Words) -> str:
     if state != "ready":
         progress = service.client.progress
         return _line("wait", words(f"banner_{state}") + ("" if progress is None else _bar(progress, words)))
+    if facts is not None and facts.degraded is not None:
+        return _line("degraded", words("banner_degraded", reason=escape(words.notice(facts.degraded))))
     if facts is not None and facts.demo_voice:
         return _line("demo", words("banner_demo", command=f"<code>{COMMAND}</code>"))
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from cosyui.engine.request import SelfTest
 from cosyui.host.pool import EngineView
 from cosyui.service import remarks
 from cosyui.service.types import Overview
@@ -92,11 +93,24 @@ def _model(overview: Overview, words: Words) -> str:
         (words("ops_parameters"), pairs({name: count(value) for name, value in facts.parameters.items()})),
         (words("ops_part_memory"), pairs({name: size(value) for name, value in facts.memory.items()})),
         (words("ops_load"), f"{facts.load_seconds:.1f} s"),
+        (words("ops_self_test"), _self_test(facts.self_test, words)),
+        (words("ops_providers"), pairs({name: escape(value) for name, value in facts.providers.items()})),
+        (words("ops_versions"), pairs({name: escape(value) for name, value in facts.versions.items()})),
         (words("ops_languages"), escape(", ".join(facts.languages))),
     ]
     if overview.stats is not None:
         rows.append((words("ops_prompts"), str(overview.stats.cached_prompts)))
     return table(rows) + _warnings(facts.warnings, words)
+
+
+def _self_test(test: SelfTest | None, words: Words) -> str:
+    if test is None:
+        return DASH
+    figures = {words("self_test_agreement"): test.agreement, words("self_test_gain"): test.gain}
+    told = pairs({name: DASH if figure is None else f"{figure:.2f}" for name, figure in figures.items()})
+    if test.reason is None:
+        return f"{escape(words('self_test_passed', seconds=test.seconds))} {told}"
+    return f'<b class="bad">{escape(words.notice(test.reason))}</b> {told}'
 
 
 def _warnings(sentences: Sequence[str], words: Words) -> str:

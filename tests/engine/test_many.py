@@ -28,7 +28,7 @@ def chunks_by_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def many(steady: Path) -> Iterator[Engine]:
-    engine = Engine(EngineConfig(model=str(steady), device="cpu", threads=1, places=PLACES))
+    engine = Engine(EngineConfig(model=str(steady), device="cpu", threads=1, self_test=False, places=PLACES))
     assert engine.facts.places == PLACES
     yield engine
     engine.close()

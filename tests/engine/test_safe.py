@@ -33,14 +33,14 @@ def chunks_by_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def half(steady: Path) -> Iterator[Engine]:
-    engine = Engine(EngineConfig(model=str(steady), device="cpu", threads=1, precision="float16"))
+    engine = Engine(EngineConfig(model=str(steady), device="cpu", threads=1, self_test=False, precision="float16"))
     yield engine
     engine.close()
 
 
 @pytest.fixture(scope="module")
 def whole(steady: Path) -> Iterator[Engine]:
-    engine = Engine(EngineConfig(model=str(steady), device="cpu", threads=1))
+    engine = Engine(EngineConfig(model=str(steady), device="cpu", threads=1, self_test=False))
     yield engine
     engine.close()
 

@@ -4,16 +4,18 @@ import asyncio
 import contextlib
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from test_client import audio, collect, first_chunk, kinds
 
-from cosyui.engine.request import Cancelled, EngineFacts, EngineStats, Failed, Finished, Started
+from cosyui.engine.request import Cancelled, EngineFacts, EngineStats, Failed, Finished, SelfTest, Started
 from cosyui.host.config import FakeScript
 from cosyui.host.fake_sound import fake_pcm
 from cosyui.host.joined import joined_facts, joined_stats
 from cosyui.host.stream import HandedOver
 from cosyui.host.supervision import RestartPolicy
+from cosyui.notice import Notice
 
 pytestmark = pytest.mark.anyio
 WORDS = "many words that take their time to be said "
@@ -291,6 +293,8 @@ def test_facts_and_stats_of_several_are_joined():
     assert (both.device, both.places, both.load_seconds, both.memory) == ("2 × NVIDIA H200", 96, 4.0, {"llm": 10})
     assert joined_facts([one, other]).device == "NVIDIA H200, NVIDIA L4"
     assert joined_facts([one, other]).warnings == ("slow",)
+    failed = replace(two, self_test=SelfTest(1.0, Notice("self_test_flow", "No.")))
+    assert (both.degraded, joined_facts([one, failed]).degraded) == (None, failed.degraded)
     first, second = (
         EngineStats(1, 2, 3, 4, 5, extra={"a": 1.0}),
         EngineStats(1, 1, 1, 1, 1, 7, extra={"a": 1.0, "b": 2.0}),

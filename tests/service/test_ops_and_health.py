@@ -8,7 +8,8 @@ import pytest
 
 from cosyui.host.config import FakeScript
 from cosyui.ops.logs import JsonFormatter, log, relay, setup_logging
-from tests.service.watching import http
+from cosyui.service.types import Done
+from tests.service.watching import follow, http
 
 
 @pytest.mark.anyio
@@ -20,6 +21,22 @@ async def test_ready_only_with_a_loaded_engine(fake_service):
         await service.close()
         assert (await client.get("/health/live")).status_code == 200
         assert (await client.get("/health/ready")).status_code == 503
+
+
+@pytest.mark.anyio
+async def test_a_failed_self_test_is_told_and_takes_are_made(fake_service, form):
+    async with fake_service() as service, http(service) as client:
+        assert (await client.get("/health/ready")).json()["degraded"] is None
+        assert service.overview().problems == ()
+    script = FakeScript(directives="[fake:degraded]")
+    async with fake_service(engines=2, script=script) as service, http(service) as client:
+        for engine in service.client.engines:
+            await engine.wait_until("ready")
+        answer = await client.get("/health/ready")
+        assert (answer.status_code, answer.json()["status"]) == (200, "ready")
+        assert answer.json()["degraded"].startswith("Self-test")
+        assert [problem.code for problem in service.overview().problems] == ["self_test_take"] * 2
+        assert isinstance((await follow(await service.submit(form())))[-1], Done)
 
 
 @pytest.mark.anyio

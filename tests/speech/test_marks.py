@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import marshal
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,3 +71,14 @@ def test_words_are_cut_without_a_writable_home(monkeypatch, tmp_path):
     blocked.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
     assert marks_module._private_cache().is_dir()
+
+
+@pytest.mark.parametrize("left", [b"", b"nonsense", marshal.dumps(7)])
+def test_a_damaged_cache_of_words_is_passed_over(left, tmp_path, monkeypatch):
+    monkeypatch.setattr(marks_module, "_private_cache", lambda: tmp_path)
+    monkeypatch.setattr("jieba.Tokenizer.initialize", lambda self: made.append(self.initialized))
+    made = []
+    for content, known in ((left, False), (marshal.dumps(({"早上": 1}, 1)), True)):
+        (tmp_path / "jieba.cache").write_bytes(content)
+        assert MarkFrontend(frozenset())._words.__self__.initialized is known
+    assert made == [False, True]

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from operators import ADDRESS, ADMIN, HOSTILE, READER, Rights, asking
 
-from cosyui.engine.request import Mode
+from cosyui.engine.request import EngineFacts, Mode, SelfTest
+from cosyui.engine.self_test import Findings, verdict
 from cosyui.notice import Notice
 from cosyui.ops.leaks import Leak, Suspect
 from cosyui.ops.monitor import MachineSample, ProcessSample
@@ -163,6 +164,36 @@ def test_hostile_names_stay_text(words: Words) -> None:
     assert 'data-value="&quot;&lt;img' in html
 
 
+def test_the_model_card_tells_of_the_self_test_and_what_runs_where(words: Words) -> None:
+    usual = EngineFacts(
+        "m", "s", "cpu", {}, {}, {}, 0.0, providers={"speech tokenizer": "CPU"}, versions={"torch": "2.99.1"}
+    )
+    reason = Notice.of("self_test_take", "Self-test: {reason}", device="cpu", reason=HOSTILE)
+    html = panel(overview(facts=replace(usual, self_test=SelfTest(3.0, None, 0.714, 2.25))), words)
+    assert all(text in html for text in ("speech tokenizer</i> CPU", "torch</i> 2.99.1", "0.71", "2.25"))
+    assert words("self_test_passed", seconds=3.0) in html
+    failed = panel(overview(facts=replace(usual, self_test=SelfTest(3.0, reason))), words)
+    assert "&lt;img" in failed
+    assert HOSTILE not in failed
+    assert f"<dt>{words('ops_self_test')}</dt><dd>–</dd>" in panel(overview(facts=usual), words)
+
+
+def failed_self_tests() -> list[Notice]:
+    """One for each part that may be at fault."""
+    good = Findings(agreement=0.7, likelihood=-4.0, gain=2.0, chance=-8.8)
+    silent = replace(good, agreement=0.1, likeness=0.97)
+    found = [
+        (replace(good, gain=0.1), False),
+        (silent, False),
+        (replace(silent, likeness=0.3), False),
+        (replace(silent, gain=0.1), False),
+        (replace(silent, gain=0.1), True),
+        (replace(good, failure="It fell silent."), False),
+    ]
+    verdicts = [verdict(findings, "cpu", untrained=untrained) for findings, untrained in found]
+    return [reason for reason in verdicts if reason is not None]
+
+
 def every_remark() -> list[Notice]:
     suspects = tuple(Suspect(code, "mode=x", 2e6, 1.0) for code in ("kind", "retries", "redone"))
     more = tuple(Suspect(code, "", 2e6, 1.0) for code in ("long_speech", "new_prompt"))
@@ -182,6 +213,7 @@ def every_remark() -> list[Notice]:
         JobView("purge", 1.0, result=PurgeResult(errors=1, over_quota=GIB, problems=["x"])),
     )
     return [
+        *failed_self_tests(),
         *(remarks.not_started(part, OSError("x")) for part in ("journal", "sampler", "schedule")),
         remarks.uploads_kept(OSError("x")),
         remarks.sampler_crashed(OSError("x")),

@@ -1,5 +1,6 @@
 """What the page shows of reports, progress, results and the engine's state; hostile text stays text."""
 
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import gradio as gr
 import pytest
 
 from cosyui.engine.loading import BEGINS, LoadProgress
-from cosyui.engine.request import EngineFacts, RequestStats
+from cosyui.engine.request import EngineFacts, RequestStats, SelfTest
 from cosyui.errors import CheckpointError, InputError
 from cosyui.notice import Notice
 from cosyui.service.types import Result, Running, Waiting
@@ -116,6 +117,18 @@ def test_banner_names_the_demo_voice_and_the_way_out(words):
     html = banner.banner(service("ready", facts(demo=True)), words)
     assert 'data-banner="demo"' in html
     assert "--model" in html
+
+
+@pytest.mark.parametrize("demo", [True, False])
+def test_banner_warns_of_a_failed_self_test(words, demo):
+    reason = Notice.of("self_test_take", "Self-test: {reason}", device="cpu", reason=HOSTILE)
+    told = replace(facts(demo=demo), self_test=SelfTest(1.0, reason))
+    html = banner.banner(service("ready", told), words)
+    assert 'data-banner="degraded"' in html
+    assert escape(words.notice(reason)) in html
+    assert HOSTILE not in html
+    passed = replace(told, self_test=SelfTest(1.0, None, 0.7, 2.2))
+    assert "degraded" not in banner.banner(service("ready", passed), words)
 
 
 def test_no_banner_with_a_real_model(words):

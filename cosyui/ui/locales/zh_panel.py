@@ -56,6 +56,12 @@ PANEL = {
     "cancel_gone": "这个任务已经结束。",
     "admin_locked": "这里只有管理员可以操作，请用密码解锁。",
     "admin_wrong": "密码不对。",
+    "ops_self_test": "自检",
+    "ops_providers": "编码器运行于",
+    "ops_versions": "版本",
+    "self_test_passed": "通过，用时 {seconds:.1f} 秒",
+    "self_test_agreement": "一致度",
+    "self_test_gain": "增益",
     "ops_cancel": "取消",
     "ops_long": "长",
     "ops_col_who": "用户",
@@ -105,6 +111,16 @@ PANEL = {
 }
 
 REMARKS = {
+    "self_test_untrained": "{device} 上的自检：模型的权重是随机的，不会说话。",
+    "self_test_llm": "{device} 上的自检：语言模型不知道词语怎么读，权重或文本分词器可能已损坏"
+    "（{figure:.2f}，正常至少为 {least:.2f}）。",
+    "self_test_flow": "{device} 上的自检：流匹配模型生成的声音与语音标记不符，权重可能已损坏"
+    "（{figure:.2f}，正常至少为 {least:.2f}）。",
+    "self_test_vocoder": "{device} 上的自检：声码器的声音与给定的频谱不符，权重可能已损坏"
+    "（{figure:.2f}，正常至少为 {least:.2f}）。",
+    "self_test_tokenizer": "{device} 上的自检：语音分词器与语言模型和流匹配模型都不匹配，文件可能不对"
+    "（{figure:.2f}，正常至少为 {least:.2f}）。",
+    "self_test_take": "{device} 上的自检：试说一句话失败。{reason}",
     "journal_not_started": "请求日志没有运行：{reason}。",
     "sampler_not_started": "监测没有运行：{reason}。",
     "schedule_not_started": "定时任务没有运行：{reason}。",
