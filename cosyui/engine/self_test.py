@@ -91,6 +91,9 @@ def self_test(engine: Engine) -> SelfTest | None:
         found = SelfTest(time.perf_counter() - began, reason, findings.agreement, findings.gain)
     except torch.AcceleratorError:
         raise  # the CUDA context is lost: only a new process helps
+    except torch.OutOfMemoryError:  # a small budget is no fault of the model
+        log.warning("self_test_skipped", extra={"fields": {"missing": ["memory"]}})
+        return None
     except Exception as error:
         log.exception("self_test_failed", exc_info=error)
         reason = _remark("take", engine.facts.device, "a short take failed. {reason}", reason=str(error))
