@@ -36,6 +36,10 @@ class Guard:
         return self._service.rights.sees_ops(*_who(request))
 
     @property
+    def password_set(self) -> bool:
+        return self._service.rights.password_set
+
+    @property
     def refusal(self) -> CosyuiError:
         """What who is no admin is told."""
         return self._service.rights.refusal

@@ -32,7 +32,7 @@ class OpsTab:
     def __init__(self, service: SynthesisService, dictionary: Dictionary, t: gr.I18n) -> None:
         self._service = service
         self._guard = guard = Guard(service, dictionary)
-        has_password = service.settings.admin_password is not None
+        has_password = guard.password_set
         self._gate = OpsGate(guard, t, has_password=has_password)
         with gr.Column(visible=False, elem_id="ops-body") as self._body:
             with gr.Column(visible=False, elem_classes="ops-tools") as tools:

@@ -30,6 +30,8 @@ def test_an_operator_stops_takes_and_reads_the_journal(open_page, serve):
         wait_status(waiting, "waiting", TAKE_MS)
 
         open_ops(operator)
+        expect(operator.locator("#ops-lock")).to_be_hidden()
+        expect(operator.locator("#ops-password")).to_be_hidden()
         queue = operator.locator("[data-card=queue]")
         expect(queue.locator("tr[data-state]")).to_have_count(2)
         queue.locator("tr[data-state=waiting] button").click()
