@@ -1,0 +1,312 @@
+"""What goes wrong outside of a request: clocks, disks, files, drivers, callbacks; the next take works all the same."""
+
+import asyncio
+import contextlib
+import errno
+import math
+import os
+import sqlite3
+import time
+from datetime import datetime
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
+from cosyui.errors import CosyuiError
+from cosyui.host.config import FakeScript
+from cosyui.host.stream import HandedOver
+from cosyui.ops import journal, journal_file, purge, sampler, schedule, sightings
+from cosyui.ops.monitor import Monitor
+from cosyui.ops.nvml import Nvml
+from cosyui.service import recorder
+from cosyui.service.admission import AdmissionQueue
+from cosyui.service.drive import Drive
+from cosyui.service.job import Job
+from cosyui.service.types import Chunk, Done, Problem, Stopped, Waiting
+from cosyui.speech.sound.audio_out import WavWriter
+from tests.service.watching import follow, samples, until
+
+pytestmark = pytest.mark.anyio
+DAYS = 2 * 86_400.0
+
+
+async def take(service, form, text="A plain take.", **changes):
+    return (await follow(await service.submit(form(text, **changes))))[-1]
+
+
+async def test_a_callback_that_fails_keeps_no_end_from_its_reader(fake_service, form):
+    async with fake_service() as service:
+        service._drive.on_end = lambda job: 1 / 0
+        assert isinstance(await take(service, form), Done)
+        assert isinstance(await take(service, form, "[fake:fail]"), Problem)
+        held = await service.submit(form("[fake:hold]"))
+        await held.cancel()
+        assert isinstance((await follow(held))[-1], Stopped)
+        assert (service._queue.running, service._drive.jobs) == ([], {})
+
+
+async def test_a_callback_that_fails_keeps_no_engine_from_coming_back(fake_service, form):
+    async with fake_service() as service:
+        told = service.client.on_change
+
+        def broken():
+            told()
+            raise ZeroDivisionError
+
+        service.client.on_change = broken
+        assert isinstance(await take(service, form, "[fake:die] Once."), Done)
+        assert (await service.unload()).outcome == "unloaded"
+        assert isinstance(await take(service, form), Done)
+        assert service.client.restarts == 1
+
+
+async def test_a_fault_of_our_own_refuses_a_take_in_words_and_with_a_row(fake_service, form, monkeypatch):
+    async with fake_service() as service:
+        with monkeypatch.context() as broken:
+            broken.setattr(service.clips, "keep", lambda source: 1 / 0)
+            with pytest.raises(CosyuiError) as caught:
+                await service.submit(form())
+        assert caught.value.code == "internal"
+        (row,) = service.operations.journal.recent
+        assert (row.outcome, row.code) == ("rejected", "internal")
+        assert row.id in caught.value.message
+        assert isinstance(await take(service, form), Done)
+
+
+async def test_who_is_cancelled_while_he_closes_does_not_stop_it(new_service, form):
+    service, at_schedule = new_service(), asyncio.Event()
+    stop = service.operations.schedule.stop
+
+    async def stop_slowly():
+        at_schedule.set()
+        await asyncio.sleep(0)
+        await stop()
+
+    service.operations.schedule.stop = stop_slowly
+    async with asyncio.timeout(30):
+        await service.start()
+        ticket = await service.submit(form("[fake:hold]"))
+        closing = asyncio.create_task(service.close())
+        await at_schedule.wait()
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert isinstance((await follow(ticket))[-1], Stopped)
+        await service.close()
+    assert (service.client.state, service.client.pid) == ("stopped", None)
+    assert not service.operations.journal._thread.is_alive()
+    assert service.operations.journal.page().total == 1
+
+
+@pytest.mark.parametrize("state", ["ready", "restarting"])
+async def test_the_limit_of_time_never_counts_a_load(state, tmp_path):
+    """An engine that died before its request's reader heard of the handing over."""
+    given = asyncio.Event()
+
+    async def events(request):
+        yield HandedOver(request.id, 1)
+        given.set()
+        await asyncio.Event().wait()
+
+    pool = SimpleNamespace(state=state, places=1, engines=[SimpleNamespace(state=state)], events=events)
+    drive = Drive(AdmissionQueue(1), pool, 600.0)
+    clip = PromptClip(np.zeros(16_000, np.float32), 16_000)
+    request = SynthesisRequest("a", "text", Mode.ZERO_SHOT, clip, 1)
+    job = Job(request, "anonymous", 1.0, recorder=recorder.Recorder(SimpleNamespace(path=tmp_path.joinpath), "a"))
+    drive._queue.enter(job)
+    running = asyncio.create_task(drive.run(job))
+    await given.wait()
+    assert (drive._limits[job].when() is not None) == (state == "ready")
+    running.cancel()
+    await asyncio.wait([running])
+
+
+@pytest.fixture
+def jump(monkeypatch):
+    """Sets the wall clock, for all who ask it, by so many seconds off the right time."""
+    off, right = [0.0], time.time
+
+    class Jumping(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.fromtimestamp(wall(), tz)
+
+    def wall():
+        return right() + off[0]
+
+    monkeypatch.setattr(time, "time", wall)
+    for made in (journal.Journal, purge.Purge, sampler.Sampler):
+        monkeypatch.setitem(made.__init__.__kwdefaults__, "wall", wall)
+    monkeypatch.setattr(schedule.Schedule.__init__, "__defaults__", (time.monotonic, wall))
+    monkeypatch.setattr(sightings.Sightings.__init__, "__defaults__", (sightings.steady_clock, wall))
+    for module in ("cosyui.service.outputs", "cosyui.service.service", "apscheduler.schedulers.base"):
+        monkeypatch.setattr(f"{module}.datetime", Jumping)
+    monkeypatch.setattr(purge, "SETTLE_SECONDS", 0.0)
+    return lambda seconds: off.__setitem__(0, seconds)
+
+
+@pytest.mark.parametrize("jumps", [(DAYS, 0.0, -DAYS, 0.0), (-DAYS, DAYS)])
+async def test_a_clock_that_jumps_harms_nothing(fake_service, form, jump, tmp_path, jumps):
+    release = tmp_path / "release"
+    async with fake_service(script=FakeScript(release_file=str(release))) as service:
+        operations, paths = service.operations, []
+
+        def keep(update):
+            paths.append(update.result.path)
+            os.utime(paths[-1], (time.time(),) * 2)  # as a file system has it that goes by the same clock
+            return update.result
+
+        keep(await take(service, form))
+        await operations.schedule.run_now("purge")
+        for number, seconds in enumerate(jumps, 1):
+            release.unlink(missing_ok=True)
+            first, second = [await service.submit(form(f"[fake:hold] Of jump {number}.")) for _ in range(2)]
+            readers = first.updates(), second.updates()
+            await until(readers[0], lambda update: getattr(update, "speech_seconds_done", 0) > 0)
+            jump(seconds)
+            operations.schedule.check()
+            waiting = await until(readers[1], lambda update: isinstance(update, Waiting))
+            assert 0 <= waiting.eta_seconds < 60
+            operations.sampler.tick()
+            overview = service.overview()
+            assert 0 <= overview.uptime_seconds < 60
+            assert overview.sample.speed is None or 0 <= overview.sample.speed < math.inf
+            assert all(0 <= entry.age_seconds < 60 for entry in (*overview.running, *overview.waiting))
+            assert 0 < overview.purge.next_in <= 90
+            assert abs(overview.purge.next_run - time.time()) <= 90
+            release.touch()
+            for reader in readers:
+                result = keep(await until(reader, lambda update: isinstance(update, Done)))
+                assert 0 <= result.waited_seconds <= result.total_seconds < 60
+            purged = (await operations.schedule.run_now("purge")).result
+            assert (purged.files, purged.folders, purged.errors) == (0, 0, 0)
+            operations.journal._next_prune = 0.0
+        assert all(path.exists() for path in paths)
+        assert overview.purge.runs == len(jumps)
+    page = operations.journal.page()
+    assert (page.total, {row.outcome for row in page.rows}) == (len(paths), {"done"})
+    assert all(0 <= row.waited <= row.total < 60 for row in page.rows)
+
+
+class Disk:
+    """A file on a disk that is full at times."""
+
+    full = False
+
+    def __init__(self, file):
+        self._file = file
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def write(self, data):
+        if Disk.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._file.write(data)
+
+
+def all_files(service):
+    return [path for path in service.outputs.root.rglob("*") if path.is_file()]
+
+
+async def test_a_disk_that_was_full_for_a_while_fails_its_take_only(fake_service, form, monkeypatch):
+    opened = WavWriter.open
+
+    def open_on_disk(self):
+        opened(self)
+        self._file = Disk(self._file)
+        return self
+
+    monkeypatch.setattr(WavWriter, "open", open_on_disk)
+    monkeypatch.setattr(recorder, "MEMORY_BYTES", 1)
+    async with fake_service() as service:
+        monkeypatch.setattr(Disk, "full", False)
+        updates = (await service.submit(form("[fake:seconds=20][fake:slow=0.005]", stream=True))).updates()
+        for _ in range(2):  # the first is on the disk when the second comes
+            await until(updates, lambda update: isinstance(update, Chunk))
+        assert len(all_files(service)) == 1
+        Disk.full = True
+        assert (await until(updates, lambda update: isinstance(update, Problem))).error.code == "disk_full"
+        assert all_files(service) == []
+        Disk.full = False
+        done = await take(service, form)
+        assert all_files(service) == [done.result.path]
+        assert service.client.restarts == 0
+    rows = service.operations.journal.page(descending=False).rows
+    assert [(row.outcome, row.code) for row in rows] == [("failed", "disk_full"), ("done", None)]
+
+
+async def test_a_journal_that_is_locked_all_the_time_is_told_and_harms_nobody(
+    fake_service, form, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(journal_file, "BUSY_SECONDS", 0.01)
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        async with fake_service() as service:
+            for _ in range(3):
+                assert isinstance(await take(service, form), Done)
+            while not service.overview().problems:  # noqa: ASYNC110  (there is no event to wait for)
+                await asyncio.sleep(0)
+            assert service.overview().problems[0].code == "journal_unwritten"
+            assert service.overview().waiting_rows == 3
+            assert service.operations.journal.page().problem is not None
+            assert (await service.operations.schedule.run_now("leaks")).error is None
+    assert service.client.state == "stopped"
+
+
+class NoGpu:
+    """NVML on a machine without driver."""
+
+
+class Vanishing(Monitor):
+    """Its driver goes away with the third sample, and is back with the sixth."""
+
+    samples = 0
+
+    def sample(self, *pids):
+        self.samples += 1
+        if 3 <= self.samples <= 5:
+            raise OSError("GPU is lost")
+        return super().sample(*pids)
+
+
+async def test_a_driver_that_goes_away_is_told_until_it_is_back(fake_service, form):
+    async with fake_service(monitor=Vanishing(Nvml(NoGpu)), sample_seconds=60) as service:
+        monitor, operations = service.operations.monitor, service.operations
+        told = {}
+        while monitor.samples < 7:
+            operations.sampler.tick()
+            for thread in operations._threads:
+                await asyncio.to_thread(thread.join)
+            told[monitor.samples] = [problem.code for problem in service.overview().problems]
+            assert isinstance(await take(service, form), Done)
+            assert service.overview().machine is not None or monitor.samples < 2
+        assert [number for number, codes in told.items() if codes] == [3, 4, 5]
+        assert told[3] == ["machine_unread"]
+
+
+@pytest.mark.parametrize("way", ["closes", "is cancelled"])
+async def test_a_client_that_is_gone_in_the_middle_of_a_stream_leaves_nothing(fake_service, form, monkeypatch, way):
+    monkeypatch.setattr(recorder, "MEMORY_BYTES", 1)
+    async with fake_service() as service:
+        ticket = await service.submit(form("[fake:hold]", stream=True))
+        heard = asyncio.Event()
+
+        async def listen():
+            async with contextlib.aclosing(ticket.updates()) as updates:
+                await until(updates, lambda update: isinstance(update, Chunk))
+                heard.set()
+                if way == "is cancelled":
+                    await asyncio.Event().wait()
+
+        listener = asyncio.create_task(listen())
+        await heard.wait()
+        if way == "is cancelled":
+            listener.cancel()
+        await asyncio.wait([listener])
+        assert (all_files(service), service._queue.running, service._drive.jobs) == ([], [], {})
+        done = await take(service, form)
+        assert samples(done.result.path)
+    rows = service.operations.journal.page(descending=False).rows
+    assert [row.outcome for row in rows] == ["stopped", "done"]
