@@ -6,11 +6,13 @@ import errno
 import math
 import os
 import sqlite3
+import threading
 import time
 from datetime import datetime
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
@@ -310,3 +312,32 @@ async def test_a_client_that_is_gone_in_the_middle_of_a_stream_leaves_nothing(fa
         assert samples(done.result.path)
     rows = service.operations.journal.page(descending=False).rows
     assert [row.outcome for row in rows] == ["stopped", "done"]
+
+
+@pytest.mark.parametrize("lacking", ["process", "engine-stderr", "engine-_read", "engine-_write"])
+async def test_a_machine_that_starts_no_process_or_thread_breaks_the_engine_in_words(
+    fake_service, form, monkeypatch, lacking
+):
+    begin = threading.Thread.start
+
+    def start(thread):
+        if thread.name == lacking:
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    def fork(*args, **options):
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    async with fake_service(start="lazy", wait=False) as service:
+        assert isinstance(await take(service, form), Done)
+        await service.unload()
+        with monkeypatch.context() as scarce:
+            scarce.setattr(threading.Thread, "start", start)
+            if lacking == "process":
+                scarce.setattr("cosyui.host.process.subprocess.Popen", fork)
+            error = (await take(service, form)).error
+        assert (error.code, service.client.state, service.client.pid) == ("engine_died", "broken", None)
+        assert "does not start" in error.message
+        assert psutil.Process().children() == []
+        await service.restart_engine()
+        assert isinstance(await take(service, form), Done)
