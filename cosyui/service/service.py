@@ -28,7 +28,7 @@ from cosyui.service.clips import Clip, ClipStore
 from cosyui.service.drive import Drive, internal
 from cosyui.service.job import Clock, Job
 from cosyui.service.life_cycle import MINUTE, LifeCycle, Load, Unload
-from cosyui.service.operations import Operations
+from cosyui.service.operations import STOP_SECONDS, Operations
 from cosyui.service.outputs import OutputStore
 from cosyui.service.recorder import Recorder
 from cosyui.service.rights import Rights
@@ -115,8 +115,11 @@ class SynthesisService:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        for job in reversed(list(self._drive.jobs.values())):  # waiting ones first: none is started on the way
-            await Ticket(job).cancel()
+        tasks = [job.task for job in self._drive.jobs.values() if job.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:  # one whose disk hangs is left behind
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
         await self.soft_restarter.close()  # after them: both let those that wait have their places
         await self.life_cycle.close()
         await self.client.close()

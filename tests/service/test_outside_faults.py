@@ -271,3 +271,29 @@ async def test_a_machine_that_starts_no_process_or_thread_breaks_the_engine_in_w
         assert psutil.Process().children() == beside
         await service.restart_engine()
         assert isinstance(await take(service, form), Done)
+
+
+async def test_a_disk_that_hangs_keeps_no_engine_from_its_end(new_service, form, monkeypatch):
+    entered, go = threading.Event(), threading.Event()
+    finish = WavWriter.finish
+
+    def hang(self):
+        entered.set()
+        assert go.wait(20)
+        finish(self)
+
+    monkeypatch.setattr(WavWriter, "finish", hang)
+    monkeypatch.setattr("cosyui.service.service.STOP_SECONDS", 0.05)
+    service = new_service()
+    async with asyncio.timeout(30):
+        try:
+            await service.start()
+            ticket = await service.submit(form())
+            await asyncio.to_thread(entered.wait)
+            await service.close()
+            assert (service.client.state, service.client.pid) == ("stopped", None)
+            assert service.ticket(ticket.id) is not None
+        finally:
+            go.set()
+        assert isinstance((await follow(ticket))[-1], Stopped)
+        assert all_files(service) == []
