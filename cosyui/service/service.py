@@ -87,6 +87,7 @@ class SynthesisService:
         )
         self._started = time.monotonic()
         self._rejected = 0
+        self._checks: set[asyncio.Task[Clip]] = set()
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -123,6 +124,8 @@ class SynthesisService:
         await self.soft_restarter.close()  # after them: both let those that wait have their places
         await self.life_cycle.close()
         await self.client.close()
+        if self._checks:  # they make copies of clips, and leave a row
+            await asyncio.wait(self._checks, timeout=STOP_SECONDS)
         await asyncio.to_thread(self.clips.close)
         await self.operations.close()
 
@@ -204,7 +207,10 @@ class SynthesisService:
         try:
             self._check_open()
             self._queue.check(form.client, self._is_long(form))
-            clip = await self._check_form(form)
+            checking = asyncio.create_task(self._check_form(form))
+            self._checks.add(checking)
+            checking.add_done_callback(self._checks.discard)
+            clip = await checking
             # The clip was decoded in a thread: meanwhile the queue may have filled or the service closed.
             self._check_open()
             job = self._make_job(form, clip)

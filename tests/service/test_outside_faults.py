@@ -18,7 +18,7 @@ from cosyui.host.stream import HandedOver
 from cosyui.ops import journal_file
 from cosyui.ops.monitor import Monitor
 from cosyui.ops.nvml import Nvml
-from cosyui.service import recorder
+from cosyui.service import checks, recorder
 from cosyui.service.admission import AdmissionQueue
 from cosyui.service.drive import Drive
 from cosyui.service.job import Job
@@ -297,3 +297,29 @@ async def test_a_disk_that_hangs_keeps_no_engine_from_its_end(new_service, form,
             go.set()
         assert isinstance((await follow(ticket))[-1], Stopped)
         assert all_files(service) == []
+
+
+async def test_who_asks_while_it_closes_is_told_so_and_leaves_a_row_and_no_clip(new_service, form, monkeypatch):
+    entered, go = threading.Event(), threading.Event()
+    problems = checks.form_problems
+
+    def slow(*given):
+        entered.set()
+        assert go.wait(20)
+        return problems(*given)
+
+    monkeypatch.setattr(checks, "form_problems", slow)
+    service = new_service()
+    async with asyncio.timeout(30):
+        await service.start()
+        asking = asyncio.create_task(service.submit(form()))
+        await asyncio.to_thread(entered.wait)
+        closing = asyncio.create_task(service.close())
+        await service.client.wait_until("stopped")
+        go.set()
+        await closing
+        with pytest.raises(CosyuiError) as caught:
+            await asking
+    assert caught.value.code == "engine_not_ready"
+    assert [row.code for row in service.operations.journal.page().rows] == ["engine_not_ready"]
+    assert list(service.settings.clips_dir.iterdir()) == []
