@@ -18,7 +18,7 @@ from tests.service.storm import Storm
 
 pytestmark = pytest.mark.anyio
 GIVEN = os.environ.get("STORM_SEEDS")
-SIZE = {"clients": 6, "takes": 5} if GIVEN else {"clients": 4, "takes": 2}
+SIZE = {"clients": 6, "takes": 5} if GIVEN else {"clients": 3, "takes": 2}
 
 
 @pytest.fixture
