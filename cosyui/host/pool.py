@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from cosyui.host.config import EngineState, HostConfig
 from cosyui.host.joined import joined_facts, joined_stats
 from cosyui.host.stream import HandedOver, Stream
 from cosyui.host.supervision import RestartPolicy
+
+logger = logging.getLogger(__name__)
 
 ORDER: tuple[EngineState, ...] = ("ready", "starting", "restarting", "unloaded", "broken", "stopped")
 """The state of all is the first of these that one of them is in."""
@@ -228,7 +231,10 @@ class EnginePool:
         self._hand_out()
         self._changed.set()
         self._changed = asyncio.Event()
-        self.on_change()
+        try:
+            self.on_change()
+        except Exception:  # the engine's supervision goes on
+            logger.exception("change_not_told")
 
     def _take_back(self, stream: Stream) -> bool:
         """A request that was left without a process; False when no engine will ever take it."""

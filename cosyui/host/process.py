@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import pickle
@@ -40,7 +41,8 @@ GRACE = 3.0
 class EngineProcess:
     """Made inside a running event loop; ``on_message`` is called on that loop, in the order of sending.
 
-    ``ended`` is set after the last message, as soon as the process is gone.
+    ``ended`` is set after the last message, as soon as the process is gone. OSError when there is no process or thread
+    to be had.
     """
 
     def __init__(self, on_message: Callable[[Message], None]) -> None:
@@ -60,6 +62,14 @@ class EngineProcess:
             # Its own session: the terminal's Ctrl-C must not reach it before the server has seen it.
             start_new_session=True,
         )
+        try:
+            self._begin_threads()
+        except RuntimeError as error:
+            with self._process:
+                self._process.kill()
+            raise OSError(errno.EAGAIN, str(error)) from error
+
+    def _begin_threads(self) -> None:
         stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
         assert stdin is not None
         assert stdout is not None

@@ -42,7 +42,7 @@ class Deaths:
             return None
         if recent == 1:
             return 0.0
-        return min(self._policy.longest_pause, self._policy.first_pause * 2.0 ** (recent - 2))
+        return min(self._policy.longest_pause, self._policy.first_pause * 2.0 ** min(recent - 2, 100))
 
     def forget(self) -> None:
         self._times.clear()

@@ -102,8 +102,9 @@ class Journal:
 
     def start(self) -> None:
         """Begin to write, in a thread of its own."""
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        thread.start()  # raises where there is no thread to be had: then `close` writes
+        self._thread = thread
 
     def close(self, timeout: float = 5.0) -> None:
         """Write what waits, within ``timeout`` seconds, and let the file go. Without `start` it writes here."""

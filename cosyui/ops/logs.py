@@ -44,7 +44,7 @@ def relay(logger: logging.Logger, line: str, **fields: Any) -> None:
     """Log a line of another process: one of this form keeps its level and fields, anything else is quoted whole."""
     try:
         parsed = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict) or "event" not in parsed:
         log(logger, logging.INFO, "engine_stderr", line=line, **fields)

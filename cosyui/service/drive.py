@@ -64,7 +64,7 @@ class Drive:
             job.final = Problem(error)
         except Exception:
             logger.exception("request_crashed", extra={"fields": {"request_id": job.id}})
-            job.final = Problem(_internal(job))
+            job.final = Problem(internal(job.id))
         finally:
             self._free(job)
             if not isinstance(job.final, Done):
@@ -94,7 +94,10 @@ class Drive:
         self.jobs.pop(job.id, None)
         self.outcomes[job.outcome] += 1
         self._log(job)
-        self.on_end(job)
+        try:
+            self.on_end(job)
+        except Exception:  # its reader must hear of the end, whatever happens
+            logger.exception("end_not_told", extra={"fields": {"request_id": job.id}})
         job.mailbox.put(job.final)
 
     def engines_changed(self) -> None:
@@ -102,7 +105,7 @@ class Drive:
         if self._client.places:  # while all of them start again, those that have a place keep it
             self._queue.set_places(self._client.places)
         for job, limit in self._limits.items():
-            if self._client.engines[job.engine].state != "ready" and not limit.expired():
+            if not self._is_ready(job.engine) and not limit.expired():
                 limit.reschedule(None)  # until another process has it: loading is not its time
         self._clock()
         self._tell_all()
@@ -163,7 +166,8 @@ class Drive:
                 async for event in events:
                     if isinstance(event, HandedOver):  # only now: a big model may load for long
                         self._limits[job] = limit
-                        limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
+                        until = asyncio.get_running_loop().time() + self._timeout
+                        limit.reschedule(until if self._is_ready(event.engine) else None)  # it may have died since
                     self._take(job, event)
                     await job.recorder.spill()
         except TimeoutError:
@@ -176,8 +180,12 @@ class Drive:
         quiet = Clock() - self._heard.get(job.engine, job.submitted)
         if quiet < QUIET_SHARE * self._timeout:
             return f"This was not done within {self._timeout:g} seconds. Try a shorter text, or when less is going on."
-        await self._client.restart(job.engine)
+        if self._is_ready(job.engine):  # else another one comes already
+            await self._client.restart(job.engine)
         return f"The engine gave no result within {self._timeout:g} seconds and was restarted. Try again."
+
+    def _is_ready(self, engine: int) -> bool:
+        return self._client.engines[engine].state == "ready"
 
     def _extend(self, limit: asyncio.Timeout) -> None:
         until, last = asyncio.get_running_loop().time() + self._timeout, limit.when()
@@ -285,6 +293,7 @@ def failure(event: Failed) -> CosyuiError:
     return kind(event.code, event.message, event.field)
 
 
-def _internal(job: Job) -> CosyuiError:
-    message = f"Something went wrong inside the service. Try again; if it stays, look for {job.id} in the log."
+def internal(take_id: str) -> CosyuiError:
+    """A fault of our own, whose traceback stands in the log under the request's id."""
+    message = f"Something went wrong inside the service. Try again; if it stays, look for {take_id} in the log."
     return CosyuiError("internal", message)

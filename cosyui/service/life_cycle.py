@@ -129,7 +129,9 @@ class LifeCycle:
                 await self._client.unload()
             held_back = len(self._queue.waiting)
         if running:
-            outcome: Literal["unloaded", "reloading", "busy"] = "busy"
+            outcome: Literal["unloaded", "reloading", "busy", "nothing"] = "busy"
+        elif self._client.state == "broken":  # meanwhile
+            outcome = "nothing"
         elif held_back:
             outcome = "reloading"
             self._client.load()  # those that wait have their places by now

@@ -57,9 +57,12 @@ class Recorder:
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
-            # A thread cannot be stopped: let it end, so that its file can be taken away.
+            # A thread cannot be stopped: let it end, however often it is asked, so that its file can be taken away.
+            while not work.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
             with contextlib.suppress(CosyuiError):
-                await work
+                work.result()
             raise
 
     def _locked(self, act: Callable[[], None]) -> None:

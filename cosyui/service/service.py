@@ -25,10 +25,10 @@ from cosyui.ops.monitor import Monitor
 from cosyui.service import checks
 from cosyui.service.admission import AdmissionQueue
 from cosyui.service.clips import Clip, ClipStore
-from cosyui.service.drive import Drive
+from cosyui.service.drive import Drive, internal
 from cosyui.service.job import Clock, Job
 from cosyui.service.life_cycle import MINUTE, LifeCycle, Load, Unload
-from cosyui.service.operations import Operations
+from cosyui.service.operations import STOP_SECONDS, Operations
 from cosyui.service.outputs import OutputStore
 from cosyui.service.recorder import Recorder
 from cosyui.service.rights import Rights
@@ -87,7 +87,9 @@ class SynthesisService:
         )
         self._started = time.monotonic()
         self._rejected = 0
+        self._checks: set[asyncio.Task[Clip]] = set()
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Check the folders and start the engines' processes, or not yet; does not wait for the model to load.
@@ -104,13 +106,26 @@ class SynthesisService:
         await self.operations.start()
 
     async def close(self) -> None:
-        """Cancel every request, stop the engines' processes. Bounded in time; calling it twice is fine."""
+        """Cancel every request, stop the engines' processes. Bounded in time; calling it twice is fine.
+
+        It goes on when the one who waits for it is cancelled.
+        """
         self._closed = True
-        for job in reversed(list(self._drive.jobs.values())):  # waiting ones first: none is started on the way
-            await Ticket(job).cancel()
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="service-close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        tasks = [job.task for job in self._drive.jobs.values() if job.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:  # one whose disk hangs is left behind
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
         await self.soft_restarter.close()  # after them: both let those that wait have their places
         await self.life_cycle.close()
         await self.client.close()
+        if self._checks:  # they make copies of clips, and leave a row
+            await asyncio.wait(self._checks, timeout=STOP_SECONDS)
         await asyncio.to_thread(self.clips.close)
         await self.operations.close()
 
@@ -185,23 +200,31 @@ class SynthesisService:
         Raises:
             FormError: with every problem of the form and its field.
             QueueFullError: (a BusyError) with a hint when to try again; a ClientQueueFullError if others may.
-            CosyuiError: the reason why the engine is out of work for good (same code as at its failed load), or
-                ``engine_not_ready`` when the service is shutting down.
+            CosyuiError: the reason why the engine is out of work for good (same code as at its failed load),
+                ``engine_not_ready`` when the service is shutting down, or ``internal``.
         """
         began = Clock()
         try:
             self._check_open()
             self._queue.check(form.client, self._is_long(form))
-            clip = await self._check_form(form)
+            checking = asyncio.create_task(self._check_form(form))
+            self._checks.add(checking)
+            checking.add_done_callback(self._checks.discard)
+            clip = await checking
             # The clip was decoded in a thread: meanwhile the queue may have filled or the service closed.
             self._check_open()
             job = self._make_job(form, clip)
             job.due = None if form.deadline is None else began + form.deadline
             self._queue.enter(job)
         except CosyuiError as error:
-            self._rejected += 1
-            self.operations.rejected(_new_id(), form, error, long=self._is_long(form))
+            self._refused(_new_id(), form, error)
             raise
+        except Exception as error:
+            take_id = _new_id()
+            logger.exception("submit_crashed", extra={"fields": {"request_id": take_id}})
+            problem = internal(take_id)
+            self._refused(take_id, form, problem)
+            raise problem from error
         self._drive.jobs[job.id] = job
         self.operations.in_use.hold(job.id, job.recorder.path)
         job.task = asyncio.create_task(self._drive.run(job), name=f"take-{job.id}")
@@ -218,6 +241,10 @@ class SynthesisService:
         """The queue, the engine and the memory at this moment; quick. Call it on the event loop."""
         health, uptime = self.operations.health(), time.monotonic() - self._started
         return overview_of(self.client, self._queue, self._drive, health, rejected=self._rejected, uptime=uptime)
+
+    def _refused(self, take_id: str, form: TakeForm, error: CosyuiError) -> None:
+        self._rejected += 1
+        self.operations.rejected(take_id, form, error, long=self._is_long(form))
 
     def _check_open(self) -> None:
         if self._closed:

@@ -90,3 +90,8 @@ def test_forgotten_deaths_do_not_count():
     deaths.forget()
     assert deaths.record(1) == 0.0
     assert deaths.record(2) is None
+
+
+def test_thousands_of_deaths_are_paused_for_as_well():
+    deaths = Deaths(RestartPolicy(max_deaths=5000, longest_pause=5.0))
+    assert [deaths.record(now / 100) for now in range(2000)][-1] == 5.0

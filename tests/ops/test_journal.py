@@ -401,6 +401,20 @@ def test_rows_are_written_in_the_background_and_the_last_ones_at_the_end(path):
     assert len(set(ids(Journal(path).page(limit=500)))) == 200
 
 
+def test_without_a_thread_all_rows_are_written_at_the_end(path, monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    journal = Journal(path)
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError):
+            journal.start()
+    journal.add(row())
+    journal.close()
+    assert Journal(path).page().total == 1
+
+
 def test_a_crash_of_the_writer_is_not_its_end(path, monkeypatch):
     calls = []
     seen = threading.Event()

@@ -11,6 +11,7 @@ from cosyui.errors import EngineError
 from cosyui.host.config import FakeScript
 from cosyui.host.fake_sound import segment_pcm
 from cosyui.host.process import EngineProcess
+from cosyui.host.supervision import Deaths, RestartPolicy
 from cosyui.service.life_cycle import LifeCycle
 from cosyui.service.types import Chunk, Done, Problem, Running, Stopped, Waiting
 from cosyui.ui import banner, ops
@@ -191,6 +192,17 @@ async def test_a_process_that_dies_meanwhile_is_replaced_for_its_take_and_then_u
         await done(updates)
         assert (await unload).outcome == "unloaded"
         assert (len(processes), living(processes), service.client.restarts) == (2, [], 1)
+
+
+async def test_what_breaks_meanwhile_is_not_told_to_be_unloaded(fake_service, form):
+    async with fake_service() as service:
+        updates = await held(service, form)
+        service.client.engines[0]._deaths = Deaths(RestartPolicy(max_deaths=0))
+        unload = asyncio.create_task(service.unload())
+        await asyncio.sleep(0)
+        os.kill(service.client.pid, signal.SIGKILL)
+        assert isinstance([update async for update in updates][-1], Problem)
+        assert ((await unload).outcome, service.client.state) == ("nothing", "broken")
 
 
 async def test_one_unload_at_a_time_and_whoever_asked_may_leave(fake_service, processes):

@@ -76,9 +76,10 @@ def test_lines_of_the_engine_keep_their_level_and_fields(lines):
     logger = logging.getLogger("cosyui.test")
     record = logging.makeLogRecord({"name": "x", "levelno": 40, "levelname": "ERROR", "msg": "bad", "request_id": "a"})
     relay(logger, JsonFormatter().format(record), pid=1)
-    for text in ("plain words", "[1, 2]", '{"a": 1}', '"event"'):
+    texts = ["plain words", "[1, 2]", '{"a": 1}', '"event"', "[" * 8000]
+    for text in texts:
         relay(logger, text, pid=1)
     first, *others = lines()
     assert (first["event"], first["level"], first["request_id"], first["pid"]) == ("bad", "error", "a", 1)
-    assert [line["event"] for line in others] == ["engine_stderr"] * 4
-    assert [line["line"] for line in others] == ["plain words", "[1, 2]", '{"a": 1}', '"event"']
+    assert [line["event"] for line in others] == ["engine_stderr"] * len(texts)
+    assert [line["line"] for line in others] == texts

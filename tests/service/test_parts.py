@@ -233,25 +233,36 @@ async def test_discarded_recording_leaves_nothing(tmp_path, monkeypatch, when):
 
 
 @pytest.mark.anyio
-async def test_recording_cancelled_in_the_middle_of_a_write_can_be_discarded(tmp_path, monkeypatch):
+@pytest.mark.parametrize("times", [1, 5])
+@pytest.mark.parametrize("step", ["open", "finish"])
+async def test_recording_cancelled_in_the_middle_of_a_write_can_be_discarded(tmp_path, monkeypatch, step, times):
     entered, go = threading.Event(), threading.Event()
-    finish = recorder_module.WavWriter.finish
+    act = getattr(recorder_module.WavWriter, step)
 
-    def slow_finish(self):
+    def slow(self):
         entered.set()
         assert go.wait(20)
-        finish(self)
+        return act(self)
 
-    monkeypatch.setattr(recorder_module.WavWriter, "finish", slow_finish)
+    monkeypatch.setattr(recorder_module.WavWriter, step, slow)
     recorder = Recorder(OutputStore(tmp_path), "take")
-    recorder.add(bytes(400))
-    task = asyncio.create_task(recorder.finish())
+
+    async def record():
+        recorder.add(bytes(400))
+        try:
+            await recorder.finish()
+        finally:
+            await recorder.discard()
+
+    task = asyncio.create_task(record())
     await asyncio.to_thread(entered.wait)
-    task.cancel()
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
     asyncio.get_running_loop().call_later(0.01, go.set)
     with pytest.raises(asyncio.CancelledError):
         await task
-    await recorder.discard()
     assert [entry for entry in tmp_path.rglob("*") if entry.is_file()] == []
 
 
