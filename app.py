@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from cosyui import __version__
 from cosyui.api.health import health_router
 from cosyui.api.origin import SameOrigin
+from cosyui.api.v1 import v1_app
 from cosyui.errors import CosyuiError, SetupError
 from cosyui.host.config import HostConfig
 from cosyui.host.devices import find_devices
@@ -142,6 +143,7 @@ def build(
 
     app = FastAPI(title="CosyUI", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_router(service))
+    app.mount("/v1", v1_app(service))
     farewell = mount(app, service)
     app.add_middleware(Shell, login=service.rights.login_needed)
     app.add_middleware(NamelessUploads)

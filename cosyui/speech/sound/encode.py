@@ -1,4 +1,4 @@
-"""Sound on its way to a listener: int16 chunks become WAV, PCM, MP3, Opus, FLAC or AAC, and bytes leave as they come."""
+"""Sound on its way to a listener: int16 chunks become WAV, PCM, MP3, Opus, FLAC or AAC, as they come."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cosyui.engine.request import SAMPLE_RATE
 from cosyui.errors import InputError
@@ -95,8 +96,8 @@ def _is_there(codec: _Codec) -> bool:
 class Encoder:
     """`add` chunks of int16 mono PCM at 24 kHz, then `finish`; each gives the bytes that are ready by then.
 
-    ``samples``: how many will come, if that is known: then a WAV or FLAC has a true header. `close` ends it wherever it is,
-    also while another thread is in `add`; nothing comes after it. Neither threads nor files are used.
+    ``samples``: how many will come, if that is known: then a WAV or FLAC has a true header. `close` ends it wherever it
+    is, also while another thread is in `add`; nothing comes after it. Neither threads nor files are used.
 
     Raises InputError as `check_format`.
     """
@@ -171,7 +172,8 @@ class _Coded:
         self._sink = _Sink()
         options = dict(codec.options) | {"flush_packets": "1"}
         self._container = av.open(self._sink, "w", format=codec.container, options=options)
-        self._stream: Any = self._container.add_stream(codec.codec, rate=rate, layout="mono", format=codec.samples)
+        add: Any = self._container.add_stream
+        self._stream = add(codec.codec, rate=rate, layout="mono", format=codec.samples)
         bits = codec.bit_rate(rate)
         if bits is not None:
             self._stream.bit_rate = bits
@@ -224,7 +226,8 @@ class _Resampler:
 
     def __call__(self, pcm: bytes, *, last: bool = False) -> bytes:
         wave = self._stream.resample_chunk(np.frombuffer(pcm, "<i2").astype(np.float32), last=last)
-        return np.clip(np.rint(wave), -32768, 32767).astype("<i2").tobytes()
+        samples: NDArray[np.int16] = np.clip(np.rint(wave), -32768, 32767).astype("<i2")
+        return samples.tobytes()
 
 
 def _with_length(flac: bytes, samples: int) -> bytes:
