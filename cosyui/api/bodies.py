@@ -28,13 +28,13 @@ DRAINED = 64 << 20
 MOST_FIELDS = 30
 
 
-def _no_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("a NUL character is no text")
+def _plain(text: str) -> str:
+    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise ValueError("NUL and halves of characters (lone surrogates) are no text")
     return text
 
 
-Text = Annotated[str, AfterValidator(_no_nul)]
+Text = Annotated[str, AfterValidator(_plain)]
 
 
 class SpeechBody(BaseModel):
@@ -154,14 +154,18 @@ def _checked(kind: type[Body], fields: dict[str, Any], *, strict: bool) -> Body:
 def _refuse(error: ValidationError) -> NoReturn:
     """The first thing that is wrong."""
     detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    param = str(detail["loc"][0])[:64].encode("utf-8", "replace").decode()
+    if not detail["loc"]:  # a name that is no text
+        raise ApiError("body_invalid", "The body is no valid JSON.")
+    param = str(detail["loc"][0])[:64]
     match detail["type"]:
         case "missing":
             raise ApiError("parameter_missing", f"The parameter {param} is missing.", param)
         case "extra_forbidden":
             raise ApiError("parameter_unknown", f"There is no parameter {param}.", param)
     reason = detail["msg"].removeprefix("Value error, ")
-    raise ApiError("parameter_invalid", f"The parameter {param} is not possible: {reason}.", param)
+    about = CloneBody.model_fields[param].description
+    hint = f" ({about})" if about else ""
+    raise ApiError("parameter_invalid", f"The parameter {param} is not possible: {reason}{hint}.", param)
 
 
 def _no_number(name: str) -> NoReturn:

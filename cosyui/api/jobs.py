@@ -14,7 +14,7 @@ from cosyui.api.gate import Gate
 from cosyui.api.problems import ApiError, error_object
 from cosyui.service.service import SynthesisService
 from cosyui.service.ticket import Ticket
-from cosyui.service.types import Done, Problem, Result, Running, Stopped, TakeForm, Update, Waiting
+from cosyui.service.types import Done, Problem, QueueEntry, Result, Running, Stopped, TakeForm, Update, Waiting
 
 REMEMBERED = 1_000
 """Finished jobs; the oldest are forgotten, their files stay until they are purged."""
@@ -48,8 +48,10 @@ class SpeechJob:
         message = "This job has no result, since it did not go well." if self.ended else "This job is not done yet."
         raise ApiError("job_not_done", message, status=409)
 
-    def view(self) -> dict[str, Any]:
-        """What a client is told of it."""
+    def view(self, place: QueueEntry | None = None) -> dict[str, Any]:
+        """What a client is told of it; ``place``: where it stands in the queue now."""
+        if place is not None:
+            self.update = Waiting(place.position, place.eta_seconds)
         told = {"id": self.id, "object": "speech.job", "created": self.created, "seed": self.ticket.seed}
         return told | {"response_format": self.body.response_format} | self._news()
 
@@ -107,6 +109,11 @@ class JobBook:
         if job is None or job.client != client:
             raise ApiError("job_not_found", "There is no such job of yours; old ones are forgotten.", status=404)
         return job
+
+    def view(self, job: SpeechJob) -> dict[str, Any]:
+        """How it is at this moment: updates of who waits come a little later."""
+        places = () if job.ended else self._service.overview().waiting
+        return job.view(next((entry for entry in places if entry.id == job.id), None))
 
     async def cancel(self, job: SpeechJob) -> None:
         """Returns when it has stopped; one that has ended stays as it is."""

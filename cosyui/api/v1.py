@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -15,7 +14,7 @@ from starlette.types import ASGIApp
 from cosyui.api.bodies import Wish, read_wish
 from cosyui.api.front import OPEN, Front
 from cosyui.api.gate import Gate
-from cosyui.api.jobs import JobBook
+from cosyui.api.jobs import JobBook, SpeechJob
 from cosyui.api.openapi import document
 from cosyui.api.problems import ApiError
 from cosyui.api.results import result_response
@@ -82,16 +81,15 @@ class V1:
             raise ApiError("parameter_invalid", message, "Idempotency-Key")
         wish, form = await self._read(request, stream=False)
         job = await self.jobs.start(form, wish.body, key, wish.fingerprint)
-        await asyncio.sleep(0)  # so that its first update is heard
-        return JSONResponse(job.view(), 202, {"location": f"/v1/jobs/{job.id}"})
+        return JSONResponse(self.jobs.view(job), 202, {"location": f"/v1/jobs/{job.id}"})
 
     async def _job(self, request: Request) -> Response:
-        return JSONResponse(self._found(request).view())
+        return JSONResponse(self.jobs.view(self._found(request)))
 
     async def _stop_job(self, request: Request) -> Response:
         job = self._found(request)
         await self.jobs.cancel(job)
-        return JSONResponse(job.view())
+        return JSONResponse(self.jobs.view(job))
 
     async def _result(self, request: Request) -> Response:
         return await result_response(self._found(request))
@@ -105,7 +103,7 @@ class V1:
         wish = await read_wish(request, self._service.settings)
         return wish, await self._wishes.form(wish, client, stream=stream)
 
-    def _found(self, request: Request) -> Any:
+    def _found(self, request: Request) -> SpeechJob:
         return self.jobs.find(request.path_params["job_id"], request.state.client)
 
     def _about(self, name: str) -> dict[str, Any]:
