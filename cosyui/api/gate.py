@@ -43,7 +43,7 @@ class Gate:
         self._unfinished: Counter[str] = Counter()
 
     def client(self, authorization: str | None, address: str) -> str:
-        """Who asks, by the header ``Authorization``. Raises ApiError ``api_key_missing`` or ``api_key_invalid``, and
+        """Who asks, by the header ``Authorization``. Raises ApiError ``api_key_missing`` or ``invalid_api_key``, and
 
         ``too_many_keys`` for an address that tries many.
         """
@@ -59,14 +59,14 @@ class Gate:
         return self._client_of(key.strip(), address)
 
     def check_rate(self, client: str) -> None:
-        """Counts a request that makes work. Raises ApiError ``rate_limited``."""
+        """Counts a request that makes work. Raises ApiError ``rate_limit_exceeded``."""
         if self._rate is None:
             return
         bucket = self._rate.of(client)
         wait = math.ceil(bucket.wait())
         if wait > 0:
             message = f"Too many requests in a minute. Try again in {wait} seconds."
-            raise ApiError("rate_limited", message, status=429, retry_after=wait)
+            raise ApiError("rate_limit_exceeded", message, status=429, retry_after=wait)
         bucket.take()
 
     def enter(self, client: str) -> None:
@@ -108,4 +108,4 @@ class Gate:
         if self._lines.wait() == 0:  # whoever floods the service shall not flood the disk, too
             self._lines.take()
             log(logger, logging.WARNING, "api_key_wrong", address=address)
-        raise ApiError("api_key_invalid", "This API key is not one of this server's.", status=401)
+        raise ApiError("invalid_api_key", "This API key is not one of this server's.", status=401)

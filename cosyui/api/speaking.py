@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import time
+from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 from starlette.requests import Request
@@ -49,20 +50,23 @@ class Speaking:
                 await asyncio.wait((work, gone))
             if heard:
                 work.result()
+            elif not work.cancelled():
+                work.exception()  # nobody is there to hear of it
 
     async def _speak(self, request: Request, send: Send) -> None:
-        ticket = await self._service.submit(self._form)
-        request.state.request_id = ticket.id
-        try:
-            await self._pass_on(ticket, send)
-        except CosyuiError as error:
-            if not (self._started and self._events):
-                raise
-            await self._send_event({"type": "error", "error": error_object(error)}, send)
-            await send({"type": "http.response.body", "body": b""})
+        async with _encoder(self._body.response_format, self._body.sample_rate) as encoder:
+            ticket = await self._service.submit(self._form)
+            request.state.request_id = ticket.id
+            try:
+                await self._pass_on(ticket, encoder, send)
+            except CosyuiError as error:
+                if not (self._started and self._events):
+                    raise
+                await self._send_event({"type": "error", "error": error_object(error)}, send)
+                await send({"type": "http.response.body", "body": b""})
 
-    async def _pass_on(self, ticket: Ticket, send: Send) -> None:
-        async with contextlib.aclosing(ticket.updates()) as updates, _closing(self._new_encoder()) as encoder:
+    async def _pass_on(self, ticket: Ticket, encoder: Encoder, send: Send) -> None:
+        async with contextlib.aclosing(ticket.updates()) as updates:
             async for update in updates:
                 match update:
                     case Running():
@@ -79,9 +83,6 @@ class Speaking:
                         raise error
                     case Stopped():
                         _was_stopped()
-
-    def _new_encoder(self) -> Encoder:
-        return Encoder(self._body.response_format, self._body.sample_rate)
 
     def _note(self, what: str) -> None:
         """Milliseconds from the beginning until something came for the first time."""
@@ -121,8 +122,9 @@ def _was_stopped() -> NoReturn:
 
 
 @contextlib.asynccontextmanager
-async def _closing(encoder: Encoder) -> Any:
+async def _encoder(name: str, rate: int) -> AsyncIterator[Encoder]:
     """Closed in a thread: one may still be in it."""
+    encoder = Encoder(name, rate)
     try:
         yield encoder
     finally:

@@ -27,7 +27,7 @@ async def until(condition):
     """Returns once the condition is true; fails after a while."""
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110  (there is no event to wait for)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.002)
 
 
 class Site:

@@ -39,7 +39,7 @@ async def test_keys_open_and_are_told_to_nobody(api, caplog):
             assert code_of(answer) == (401, "api_key_missing")
             assert answer.headers["www-authenticate"] == "Bearer"
         for wrong in ("first-ke", "first-key,", "FIRST-KEY", SECOND, f"sha256:{SECOND}"):
-            assert code_of(await site.speak(headers=bearer(wrong))) == (401, "api_key_invalid")
+            assert code_of(await site.speak(headers=bearer(wrong))) == (401, "invalid_api_key")
         assert site.service.overview().finished == 0
         for right in ("first-key", "second-key"):
             assert (await site.speak(headers=bearer(right))).status_code == 200
@@ -99,7 +99,7 @@ def test_requests_a_minute():
         gate.check_rate("one")
     with pytest.raises(ApiError) as caught:
         gate.check_rate("one")
-    assert (caught.value.code, caught.value.status, caught.value.retry_after) == ("rate_limited", 429, 20)
+    assert (caught.value.code, caught.value.status, caught.value.retry_after) == ("rate_limit_exceeded", 429, 20)
     gate.check_rate("other")
     now[0] += 20
     gate.check_rate("one")
@@ -121,7 +121,7 @@ async def test_limits_come_with_a_time_to_try_again(api, release):
         await until(lambda: site.idle)
         assert (await site.speak(headers=bearer("a"))).status_code == 200
         answer = await site.speak(headers=bearer("a"))
-        assert code_of(answer) == (429, "rate_limited")
+        assert code_of(answer) == (429, "rate_limit_exceeded")
         assert int(answer.headers["retry-after"]) > 0
         assert (await site.http.get("models", headers=bearer("a"))).status_code == 200, "costs nothing"
 
