@@ -84,10 +84,6 @@ async def test_first_sound_leaves_while_the_rest_is_made(api, release):
                 assert "first_chunk;dur=" in answer.headers["server-timing"]
                 release.touch()
                 assert sum([len(part) async for part in parts]) > 0
-
-
-async def test_seed_and_usual_format(api):
-    async with api() as site:
         answer = await site.speak(seed=7, response_format=...)
         assert (answer.headers["x-seed"], answer.headers["content-type"]) == ("7", "audio/mpeg")
         drawn = await site.speak()
@@ -147,7 +143,7 @@ async def test_trouble_in_the_middle_breaks_the_connection_off(api):
             await until(lambda: site.idle)
 
 
-async def test_events_bring_the_same_sound_and_the_usage(api):
+async def test_events_bring_the_same_sound_and_the_usage_or_the_trouble(api):
     async with api() as site:
         body = speech("[fake:seconds=2] Hello.", stream_format="sse", response_format="wav")
         async with site.http.stream("POST", "audio/speech", json=body) as answer:
@@ -161,10 +157,6 @@ async def test_events_bring_the_same_sound_and_the_usage(api):
             "type": "speech.audio.done",
             "usage": {"input_tokens": 23, "output_tokens": 50, "total_tokens": 73},
         }
-
-
-async def test_events_tell_of_trouble_in_the_middle(api):
-    async with api() as site:
         body = speech("[fake:fail=output_endless][fake:seconds=2] Hello.", stream_format="sse")
         async with site.http.stream("POST", "audio/speech", json=body) as answer:
             *_, last = await events_of(answer)

@@ -21,7 +21,7 @@ def wish(text="[fake:seconds=2] Hello.", **changes):
     return {"model": "gpt-4o-mini-tts", "voice": "alloy", "input": text, "response_format": "pcm"} | changes
 
 
-async def test_speech_whole_and_as_it_comes(api, release):
+async def test_speech_whole_as_it_comes_and_into_a_file(api, release, tmp_path):
     async with api() as site, client_of(site) as client:
         answer = await client.audio.speech.create(**wish(instructions="Happily.", speed=2.0))
         assert len(answer.content) == 2 * 2 * 24_000
@@ -35,19 +35,9 @@ async def test_speech_whole_and_as_it_comes(api, release):
             assert len(first) + sum([len(part) async for part in parts]) == 2 * 2 * 24_000
         extra = await client.audio.speech.create(**wish(extra_body={"seed": 7, "sample_rate": 8000}))
         assert (extra.response.headers["x-seed"], len(extra.content)) == ("7", 2 * 2 * 8_000)
-
-
-async def test_file_is_written_by_the_client(api, tmp_path):
-    async with api() as site, client_of(site) as client:
         async with client.audio.speech.with_streaming_response.create(**wish(response_format="mp3")) as answer:
             await answer.stream_to_file(tmp_path / "speech.mp3")
         assert (tmp_path / "speech.mp3").stat().st_size > 10_000
-
-
-async def test_models(api):
-    async with api() as site, client_of(site) as client:
-        assert "cosyui" in [model.id async for model in client.models.list()]
-        assert (await client.models.retrieve("tts-1")).owned_by == "cosyui"
 
 
 async def test_errors_are_of_the_classes_that_programs_catch(api):
@@ -69,18 +59,17 @@ async def test_errors_are_of_the_classes_that_programs_catch(api):
             assert caught.value.code == "queue_full"
             assert int(caught.value.response.headers["retry-after"]) > 0
         await until(lambda: site.idle)
-
-
-async def test_half_a_take_is_no_take(api):
-    async with api() as site, client_of(site) as client:
+        # Half a take is no take.
         with pytest.raises(openai.APIConnectionError):
             await client.audio.speech.create(**wish("[fake:fail][fake:seconds=2] Hello."))
 
 
-async def test_keys(api):
+async def test_keys_and_models(api):
     async with api(api_keys="right") as site:
         async with client_of(site, "right") as client:
             assert (await client.audio.speech.create(**wish())).content
+            assert "cosyui" in [model.id async for model in client.models.list()]
+            assert (await client.models.retrieve("tts-1")).owned_by == "cosyui"
         async with client_of(site, "wrong") as client:
             with pytest.raises(openai.AuthenticationError) as caught:
                 await client.audio.speech.create(**wish())
