@@ -43,6 +43,8 @@ class Speaking:
             gone = asyncio.ensure_future(_gone(receive))
             try:
                 await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                _was_stopped()  # the server goes down, and this task with it: whoever waits still hears why
             finally:
                 heard = work.done()
                 gone.cancel()

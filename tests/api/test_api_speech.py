@@ -175,6 +175,37 @@ async def test_stopped_by_an_operator_is_told(api):
         first.cancel()
 
 
+async def test_server_that_goes_down_breaks_off_or_says_so(api):
+    async with api() as site:
+        app, sent = site.v1.app(), [[], []]
+
+        def call(messages):
+            body = [{"type": "http.request", "body": json.dumps(speech(HELD)).encode()}]
+
+            async def receive():
+                return body.pop() if body else await asyncio.Event().wait()
+
+            async def send(message):
+                messages.append(message)
+
+            headers = [(b"content-type", b"application/json")]
+            scope = {"type": "http", "method": "POST", "path": "/audio/speech", "headers": headers, "query_string": b""}
+            return asyncio.create_task(app(scope, receive, send))
+
+        first = call(sent[0])
+        await until(lambda: len(sent[0]) > 1)
+        second = call(sent[1])
+        await until(lambda: site.service.overview().waiting)
+        for task in (second, first):
+            task.cancel()
+            await task
+        assert sent[0][0]["status"] == 200
+        assert all(message["more_body"] for message in sent[0][1:])
+        assert sent[1][0]["status"] == 503
+        assert json.loads(sent[1][1]["body"])["error"]["code"] == "stopped"
+        await until(lambda: site.idle)
+
+
 class OneVoice:
     """A saved voice, and the form that came of it."""
 
