@@ -123,10 +123,10 @@ def test_long_noise_is_not_kept(name):
     for _ in range(5):
         encoder.add(noise)
     tracemalloc.start()
-    length = sum(len(encoder.add(noise)) for _ in range(40))
+    length = sum(len(encoder.add(noise)) for _ in range(20))
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert length > 40 * 4000
+    assert length > 20 * 4000
     assert held < 64 << 10
     encoder.finish()
 
