@@ -29,8 +29,12 @@ MOST_FIELDS = 30
 
 
 def _plain(text: str) -> str:
-    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError("NUL and halves of characters (lone surrogates) are no text")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("half a character (a lone surrogate) is no text") from None
+    if "\0" in text:
+        raise ValueError("a NUL character is no text")
     return text
 
 
@@ -38,7 +42,7 @@ Text = Annotated[str, AfterValidator(_plain)]
 
 
 class SpeechBody(BaseModel):
-    """OpenAI's fields; from ``seed`` on, but for ``stream_format``, our own."""
+    """OpenAI's fields; from ``seed`` on our own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
@@ -93,9 +97,8 @@ class Wish:
     clip: bytes | None = None
     transcript: str = ""
 
-    @property
     def fingerprint(self) -> bytes:
-        """The same for requests that ask for the same."""
+        """The same for requests that ask for the same; takes a while for a large clip."""
         clip = hashlib.sha256(self.clip or b"").digest()
         return hashlib.sha256(self.body.model_dump_json().encode() + clip).digest()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -80,7 +81,8 @@ class V1:
             message = f"An Idempotency-Key has up to {_LONGEST_KEY} characters."
             raise ApiError("parameter_invalid", message, "Idempotency-Key")
         wish, form = await self._read(request, stream=False)
-        job = await self.jobs.start(form, wish.body, key, wish.fingerprint)
+        fingerprint = await asyncio.to_thread(wish.fingerprint) if key else b""
+        job = await self.jobs.start(form, wish.body, key, fingerprint)
         return JSONResponse(self.jobs.view(job), 202, {"location": f"/v1/jobs/{job.id}"})
 
     async def _job(self, request: Request) -> Response:
