@@ -30,6 +30,24 @@ async def until(condition):
             await asyncio.sleep(0.002)
 
 
+@contextlib.asynccontextmanager
+async def listening(app, listener):
+    """uvicorn without its signals and its clock."""
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[listener])
+    try:
+        yield
+    finally:
+        for one in server.servers:
+            one.close()
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
+        await until(lambda: not server.server_state.tasks)
+
+
 class Site:
     """The API of a service on a port of its own."""
 
@@ -77,18 +95,10 @@ def api(fake_service, tmp_path):  # noqa: F811
             app.mount("/v1", v1.app())
             app.add_middleware(SameOrigin, settings=service.settings)
             with socket.create_server(("127.0.0.1", 0)) as listener:
-                config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
-                server = uvicorn.Server(config)
-                server.capture_signals = contextlib.nullcontext
-                serving = asyncio.create_task(server.serve(sockets=[listener]))
-                site = Site(service, v1, listener.getsockname()[1])
-                await until(lambda: server.started)
-                try:
+                async with listening(app, listener):
+                    site = Site(service, v1, listener.getsockname()[1])
                     yield site
-                finally:
                     await site.http.aclose()
-                    server.should_exit = server.force_exit = True
-                    await serving
 
     return start
 
