@@ -107,7 +107,11 @@ def listen(settings: Settings) -> socket.socket:
     where = f"{settings.host}:{settings.port}"
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((settings.host, settings.port), family=family, backlog=128)
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=128)
+        # Connections have it from here: asyncio sets it for none that came through such a socket, and then the second
+        # half of an answer waits some 40 ms until the first is acknowledged.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             message = f"Port {settings.port} is in use. Stop the other program or choose another with --port."

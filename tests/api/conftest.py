@@ -95,6 +95,7 @@ def api(fake_service, tmp_path):  # noqa: F811
             app.mount("/v1", v1.app())
             app.add_middleware(SameOrigin, settings=service.settings)
             with socket.create_server(("127.0.0.1", 0)) as listener:
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as app.py does
                 async with listening(app, listener):
                     site = Site(service, v1, listener.getsockname()[1])
                     yield site

@@ -4,15 +4,18 @@ import asyncio
 import base64
 import io
 import json
+import socket
 import wave
 
 import av
 import numpy as np
 import pytest
 
+import app as server
 from cosyui.host.fake_sound import tone_hz
 from cosyui.service import voice_names
 from cosyui.service.voice_names import VoiceData
+from cosyui.settings import Settings
 from cosyui.speech.sound.encode import MEDIA_TYPES
 from tests.api.conftest import speech, until
 
@@ -204,6 +207,15 @@ async def test_server_that_goes_down_breaks_off_or_says_so(api):
         assert sent[1][0]["status"] == 503
         assert json.loads(sent[1][1]["body"])["error"]["code"] == "stopped"
         await until(lambda: site.idle)
+
+
+def test_no_half_of_an_answer_waits_for_an_acknowledgement():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with server.listen(Settings.load({"port": port}, {})) as listener, socket.create_connection(("127.0.0.1", port)):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 class OneVoice:
