@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from cosyui import __version__
 from cosyui.api.health import health_router
 from cosyui.api.origin import SameOrigin
+from cosyui.api.v1 import v1_app
 from cosyui.errors import CosyuiError, SetupError
 from cosyui.host.config import HostConfig
 from cosyui.host.devices import find_devices
@@ -106,7 +107,11 @@ def listen(settings: Settings) -> socket.socket:
     where = f"{settings.host}:{settings.port}"
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((settings.host, settings.port), family=family, backlog=128)
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=128)
+        # Connections have it from here: asyncio sets it for none that came through such a socket, and then the second
+        # half of an answer waits some 40 ms until the first is acknowledged.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             message = f"Port {settings.port} is in use. Stop the other program or choose another with --port."
@@ -142,6 +147,7 @@ def build(
 
     app = FastAPI(title="CosyUI", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_router(service))
+    app.mount("/v1", v1_app(service))
     farewell = mount(app, service)
     app.add_middleware(Shell, login=service.rights.login_needed)
     app.add_middleware(NamelessUploads)

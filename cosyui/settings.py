@@ -6,6 +6,7 @@ An unknown COSYUI_* variable or a wrong value is a SetupError that names it, not
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -47,6 +48,14 @@ def name_password_pairs(given: SecretStr) -> SecretStr:
     pairs = [pair.strip().partition(":") for pair in given.get_secret_value().split(",")] if given else []
     if any(not name or not password for name, _, password in pairs):
         raise ValueError("write name:password, several with commas between")
+    return given
+
+
+def api_key_list(given: SecretStr) -> SecretStr:
+    """Checks API keys. Raises ValueError, which does not tell them."""
+    keys = [key.strip() for key in given.get_secret_value().split(",")] if given else []
+    if any(not re.fullmatch(r"sha256:[0-9a-fA-F]{64}|(?!sha256:)[!-~]+", key) for key in keys):
+        raise ValueError("write keys without blanks, or sha256: and 64 hexadecimal digits; several with commas between")
     return given
 
 
@@ -104,6 +113,23 @@ class Settings(BaseSettings):
         SecretStr(""), description="opens the actions of the ops tab; empty: they are open on this machine alone"
     )
     ops: Literal["all", "admin", "off"] = Field("all", description="who sees the ops tab")
+
+    # the API
+    api_keys: Annotated[SecretStr, AfterValidator(api_key_list)] = Field(
+        SecretStr(""), description="keys of the API, plain or as sha256:<hex>, comma-separated; empty: open as the page"
+    )
+    api_rate: int = Field(0, ge=0, le=1_000_000, description="API requests a minute of a key or address; 0: no limit")
+    api_concurrency: int = Field(
+        0, ge=0, le=10_000, description="unfinished API requests of a key or address; 0: no limit"
+    )
+    body_max_bytes: int = Field(
+        1 << 20, ge=1024, le=1 << 30, description="largest body of an API request without its clip, bytes"
+    )
+    cors_origins: str = Field(
+        "",
+        pattern=r"^(|https?://[^\s,/*]+( ?, ?https?://[^\s,/*]+)*)$",
+        description="sites whose pages may use the API, as in https://app.example.org, comma-separated",
+    )
 
     # requests
     queue_size: int = Field(10, ge=0, le=10_000, description="how many requests may wait")
@@ -182,6 +208,20 @@ class Settings(BaseSettings):
     def host_names(self) -> frozenset[str]:
         """Of ``hosts``, in small letters, each with its port if one was given."""
         return frozenset(name.strip().lower() for name in self.hosts.split(",") if name.strip())
+
+    @property
+    def api_key_digests(self) -> tuple[bytes, ...]:
+        """SHA-256 of each API key."""
+        keys = (key.strip() for key in self.api_keys.get_secret_value().split(",") if key)
+        return tuple(
+            bytes.fromhex(key[7:]) if key.startswith("sha256:") else hashlib.sha256(key.encode()).digest()
+            for key in keys
+        )
+
+    @property
+    def api_origins(self) -> tuple[str, ...]:
+        """Of ``cors_origins``, in small letters."""
+        return tuple(origin.strip().lower() for origin in self.cors_origins.split(",") if origin.strip())
 
     @property
     def client_limit(self) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cosyui.api.problems import ApiError, error_object
 from cosyui.service.rights import UNPROVEN, is_loopback
 from cosyui.settings import Settings
 
@@ -18,6 +20,8 @@ PASSED_ON = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwa
 """What a proxy adds. Whose address is loopback all the same cannot prove that he sits here."""
 HEALTH = "/health/"
 """Answers to every name: it tells nothing, and whoever asks restarts what does not answer."""
+API = "/v1/"
+"""Pages of the sites in COSYUI_CORS_ORIGINS may use it; no cookie counts there, only a key."""
 
 
 class SameOrigin:
@@ -30,6 +34,7 @@ class SameOrigin:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._listed = settings.host_names
+        self._allowed = settings.api_origins
         self._names = {_split(name)[0] for name in settings.host_names} | {"localhost", settings.host.lower()}
         self._any_name = settings.host in EVERYWHERE and not settings.host_names
 
@@ -43,7 +48,7 @@ class SameOrigin:
             message = "This server does not answer to this name. Its operator can add it: COSYUI_HOSTS=name,other-name."
             await _refuse(421, "host_unknown", message, scope, receive, send)
             return
-        foreign = self._foreign(headers)
+        foreign = self._foreign(headers) and not self._is_allowed(scope["path"], headers)
         if foreign and (scope["type"] == "websocket" or scope["method"] not in HARMLESS):
             message = (
                 "This came from a page of another site. Open this server's own page; if it is behind a proxy, "
@@ -64,6 +69,9 @@ class SameOrigin:
             return True
         name, _ = _split(host.lower())
         return name in self._names or _is_address(name)
+
+    def _is_allowed(self, path: str, headers: Headers) -> bool:
+        return path.startswith(API) and headers.get("origin", "").lower() in self._allowed
 
     def _foreign(self, headers: Headers) -> bool:
         origin = headers.get("origin")
@@ -97,5 +105,8 @@ async def _refuse(status: int, code: str, message: str, scope: Scope, receive: R
         await receive()  # the handshake; refused before it is accepted, it is answered with 403
         await send({"type": "websocket.close", "code": 1008, "reason": code})
         return
-    answer = JSONResponse({"code": code, "message": message}, status, {"connection": "close"})
+    body: dict[str, Any] = {"code": code, "message": message}
+    if scope["path"].startswith(API):
+        body = {"error": error_object(ApiError(code, message, status=status))}
+    answer = JSONResponse(body, status, {"connection": "close"})
     await answer(scope, receive, send)

@@ -11,12 +11,12 @@ from fastapi import FastAPI
 from starlette.routing import Mount
 
 from cosyui.service.service import SynthesisService
+from cosyui.service.voice_names import EXAMPLES
 from cosyui.ui import banner
 from cosyui.ui.controls import quiet
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
 from cosyui.ui.login import LoginGate
 from cosyui.ui.ops_tab import OpsTab
-from cosyui.ui.prompt_card import EXAMPLES
 from cosyui.ui.synthesis import SynthesisTab, session_of
 from cosyui.ui.takes import Takes
 from cosyui.ui.theme import STYLE_SHEETS, theme

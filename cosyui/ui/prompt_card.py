@@ -11,17 +11,12 @@ import gradio as gr
 from cosyui.engine.request import Mode
 from cosyui.errors import CosyuiError
 from cosyui.service.service import SynthesisService
+from cosyui.service.voice_names import EXAMPLE_TRANSCRIPTS, EXAMPLES
 from cosyui.speech.clip.report import GOOD_SECONDS
 from cosyui.speech.clip.transcribe import INSTALL
 from cosyui.ui import render
 from cosyui.ui.controls import clip_input, preset_rows, quiet
-from cosyui.ui.i18n import Dictionary, Language, both
-
-EXAMPLES = Path(__file__).parents[1] / "assets" / "examples"
-EXAMPLE_TRANSCRIPTS: dict[Language, str] = {
-    "en": "Teaching was, of course, the first thing that suggested itself.",
-    "zh": "当年就在沂州府和沂水县建立了分驻地。",
-}
+from cosyui.ui.i18n import Dictionary, both
 
 
 class PromptCard:

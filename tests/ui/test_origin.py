@@ -238,6 +238,15 @@ def echo(**settings):
     return SameOrigin(Starlette(routes=routes), Settings.load(settings, {}))
 
 
+def test_the_api_is_beside_the_page_and_closed_where_the_page_has_a_login(local, closed):
+    assert local.client.get("/v1/models").status_code == 200
+    foreign = local.client.post("/v1/audio/speech", json={}, headers={"origin": EVIL})
+    assert (foreign.status_code, foreign.json()["error"]["code"]) == (403, "origin_foreign")
+    refused = closed.client.get("/v1/models")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "api_key_missing")
+    assert "COSYUI_API_KEYS" in refused.json()["error"]["message"]
+
+
 def test_websocket_of_a_foreign_page_is_not_accepted(local):
     client = TestClient(echo(), OWN, headers={"host": "127.0.0.1:7860"})
     with client.websocket_connect("/ws", headers={"origin": OWN}) as socket:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Samples = NDArray[np.float32]
 
 FADE_SECONDS = 0.02
-_HEADER_BYTES = 44
-_MAX_DATA_BYTES = 2**32 - 1 - _HEADER_BYTES
+HEADER_BYTES = 44
+_MAX_DATA_BYTES = 2**32 - 1 - HEADER_BYTES
 
 
 def to_pcm16(wave: Any) -> bytes:
@@ -76,7 +76,7 @@ def fade(
 def wav_header(data_bytes: int, sample_rate: int = SAMPLE_RATE, channels: int = 1) -> bytes:
     """The 44-byte header of an int16 WAV file with ``data_bytes`` of samples."""
     block = 2 * channels
-    form = struct.pack("<4sI4s", b"RIFF", _HEADER_BYTES - 8 + data_bytes, b"WAVE")
+    form = struct.pack("<4sI4s", b"RIFF", HEADER_BYTES - 8 + data_bytes, b"WAVE")
     layout = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, channels, sample_rate, sample_rate * block, block, 16)
     return form + layout + struct.pack("<4sI", b"data", data_bytes)
 

@@ -1,0 +1,127 @@
+"""The OpenAPI document of the routes under ``/v1``."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from cosyui import __version__
+from cosyui.api.bodies import CloneBody, SpeechBody
+from cosyui.speech.sound.encode import MEDIA_TYPES
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_SECONDS: Schema = {"type": ["number", "null"]}
+_ERROR: Schema = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {"message": _TEXT, "type": _TEXT, "param": {"type": ["string", "null"]}, "code": _TEXT},
+        }
+    },
+}
+_MODEL: Schema = {
+    "type": "object",
+    "required": ["id", "object", "created", "owned_by"],
+    "properties": {
+        "id": _TEXT,
+        "object": {"const": "model"},
+        "created": {"type": "integer"},
+        "owned_by": _TEXT,
+    },
+}
+_JOB: Schema = {
+    "type": "object",
+    "required": ["id", "object", "created", "seed", "response_format", "status"],
+    "properties": {
+        "id": _TEXT,
+        "object": {"const": "speech.job"},
+        "created": {"type": "integer"},
+        "seed": {"type": "integer"},
+        "response_format": {"enum": list(MEDIA_TYPES)},
+        "status": {"enum": ["queued", "running", "done", "failed", "stopped"]},
+        "position": {"type": "integer"},
+        "estimated_wait_time": _SECONDS,
+        "progress": {"type": "object", "properties": {"done": _SECONDS, "expected": _SECONDS, "left": _SECONDS}},
+        "url": _TEXT,
+        "seconds": _SECONDS,
+        "notices": {"type": "array", "items": {"type": "object", "properties": {"code": _TEXT, "message": _TEXT}}},
+        "error": _ERROR["properties"]["error"],
+    },
+}
+_JOB_ID: Schema = {"name": "job_id", "in": "path", "required": True, "schema": _TEXT}
+_KEY: Schema = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}}
+
+
+@cache
+def document() -> Schema:
+    """Of all routes, with the schemas of bodies, answers and errors."""
+    audio: Schema = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in MEDIA_TYPES.values()}
+    spoken = audio | {"text/event-stream": {"schema": _TEXT}}
+    clone = _schema_of(CloneBody)
+    clone["properties"]["clip"] = {"type": "string", "format": "binary", "description": "a recording of the voice"}
+    models = {"type": "object", "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _MODEL}}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "CosyUI", "version": __version__},
+        "servers": [{"url": "/v1"}],
+        "security": [{}, {"key": []}],
+        "components": {
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"SpeechBody": _schema_of(SpeechBody), "CloneBody": clone, "Job": _JOB, "Error": _ERROR},
+        },
+        "paths": {
+            "/audio/speech": {
+                "post": _route("Speak a text", spoken, 400, 404, 413, 429, 500, 503, 504) | {"requestBody": _body()}
+            },
+            "/models": {"get": _route("Names of the model", _json(models))},
+            "/models/{model}": {
+                "get": _route("One of them", _json(_MODEL), 404),
+                "parameters": [{"name": "model", "in": "path", "required": True, "schema": _TEXT}],
+            },
+            "/jobs": {
+                "post": _route("Start a job", _json(_ref("Job")), 400, 404, 409, 413, 429, 500, 503, status=202)
+                | {"requestBody": _body(), "parameters": [_KEY]}
+            },
+            "/jobs/{job_id}": {
+                "get": _route("How a job is", _json(_ref("Job")), 404),
+                "delete": _route("Stop a job", _json(_ref("Job")), 404),
+                "parameters": [_JOB_ID],
+            },
+            "/jobs/{job_id}/result": {
+                "get": _route("The file of a job", audio, 404, 409, 410),
+                "parameters": [_JOB_ID],
+            },
+        },
+    }
+
+
+def _schema_of(body: type[SpeechBody]) -> Schema:
+    schema = body.model_json_schema()
+    schema["properties"]["voice"].pop("default", None)
+    return schema
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _json(schema: Schema) -> Schema:
+    return {"application/json": {"schema": schema}}
+
+
+def _body() -> Schema:
+    content = _json(_ref("SpeechBody")) | {"multipart/form-data": {"schema": _ref("CloneBody")}}
+    return {"required": True, "content": content}
+
+
+def _route(summary: str, content: Schema, *errors: int, status: int = 200) -> Schema:
+    """Any route may answer 401, too."""
+    answers: Schema = {str(status): {"description": summary, "content": content}}
+    for code in sorted({401, *errors}):
+        answers[str(code)] = {"description": "An error", "content": _json(_ref("Error"))}
+    return {"summary": summary, "responses": answers}
