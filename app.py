@@ -20,8 +20,9 @@ from fastapi import FastAPI
 
 from cosyui import __version__
 from cosyui.api.health import health_router
+from cosyui.api.metrics import metrics_router
 from cosyui.api.origin import SameOrigin
-from cosyui.api.v1 import v1_app
+from cosyui.api.v1 import V1
 from cosyui.errors import CosyuiError, SetupError
 from cosyui.host.config import HostConfig
 from cosyui.host.devices import find_devices
@@ -31,6 +32,7 @@ from cosyui.service.clips import ClipStore
 from cosyui.service.outputs import OutputStore
 from cosyui.service.scratch import scratch_folder
 from cosyui.service.service import SynthesisService, running
+from cosyui.service.voice_names import BuiltInVoices
 from cosyui.settings import PREFIX, Settings
 from cosyui.speech.clip.transcribe import find_transcriber
 from cosyui.speech.text.lexicon import Lexicon
@@ -147,7 +149,9 @@ def build(
 
     app = FastAPI(title="CosyUI", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_router(service))
-    app.mount("/v1", v1_app(service))
+    v1 = V1(service, BuiltInVoices())
+    app.include_router(metrics_router(service, v1.gate))
+    app.mount("/v1", v1.app())
     farewell = mount(app, service)
     app.add_middleware(Shell, login=service.rights.login_needed)
     app.add_middleware(NamelessUploads)

@@ -23,7 +23,7 @@ from cosyui.api.speaking import Speaking
 from cosyui.api.wishes import Wishes, model_names
 from cosyui.service.service import SynthesisService
 from cosyui.service.types import TakeForm
-from cosyui.service.voice_names import BuiltInVoices, Voices
+from cosyui.service.voice_names import Voices
 from cosyui.speech.sound.encode import formats
 
 _LONGEST_KEY = 255
@@ -110,8 +110,3 @@ class V1:
 
     def _about(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "cosyui"}
-
-
-def v1_app(service: SynthesisService, voices: Voices | None = None) -> ASGIApp:
-    """To be mounted at ``/v1``."""
-    return V1(service, voices or BuiltInVoices()).app()

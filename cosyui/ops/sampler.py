@@ -29,8 +29,8 @@ Figures = dict[str, float | None]
 
 @dataclass(frozen=True)
 class ServiceSample:
-    """The service at one moment. ``speech_seconds`` and ``errors`` count up since the start; ``engines`` is empty on
-    a machine without GPU.
+    """The service at one moment. ``speech_seconds``, ``errors`` and ``restarts`` of engines count up since the start;
+    ``engines`` is empty on a machine without GPU; ``ready``: an engine is loaded.
     """
 
     running: int
@@ -38,6 +38,8 @@ class ServiceSample:
     speech_seconds: float
     errors: int
     engines: tuple[EngineMemory, ...] = ()
+    ready: bool = False
+    restarts: int = 0
 
 
 @dataclass(frozen=True)

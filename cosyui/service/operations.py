@@ -21,6 +21,7 @@ from cosyui.ops.journal import Journal
 from cosyui.ops.journal_file import Row
 from cosyui.ops.leaks import Leak, find_leaks
 from cosyui.ops.logs import log
+from cosyui.ops.metrics import Metrics
 from cosyui.ops.monitor import Monitor
 from cosyui.ops.purge import HOUR, Folder, Purge, is_anything
 from cosyui.ops.sampler import Sample, Sampler, ServiceSample, Sources
@@ -73,6 +74,7 @@ class Operations:
         self.sampler = Sampler(sources, settings.sample_seconds, start=self._in_thread)
         journal = settings.journal.expanduser().absolute()
         self.journal = Journal(journal, settings.journal_rows, settings.journal_days)
+        self.metrics = Metrics(lambda: self.sampler.latest)
         self._not_started: list[Notice] = []
         self.purge = self._purge(settings, outputs, uploads)
         self.schedule = Schedule()
@@ -148,7 +150,9 @@ class Operations:
 
     def _record(self, make: Callable[[], Row]) -> None:
         try:
-            self.journal.add(make())
+            row = make()
+            self.journal.add(row)
+            self.metrics.count(row)
         except Exception:
             logger.exception("journal_row_failed")
 

@@ -23,6 +23,8 @@ def sample_of(client: EnginePool, queue: AdmissionQueue, drive: Drive) -> Servic
         speech_seconds=drive.speech_seconds,
         errors=drive.outcomes["failed"],
         engines=tuple(engine_memory(stats) for stats in told if stats.device_total),
+        ready=client.state == "ready",
+        restarts=client.restarts,
     )
 
 
