@@ -22,6 +22,7 @@ from cosyui import __version__
 from cosyui.api.health import health_router
 from cosyui.api.metrics import metrics_router
 from cosyui.api.origin import SameOrigin
+from cosyui.api.problems import not_found
 from cosyui.api.v1 import V1
 from cosyui.errors import CosyuiError, SetupError
 from cosyui.host.config import HostConfig
@@ -148,6 +149,7 @@ def build(
             yield
 
     app = FastAPI(title="CosyUI", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_exception_handler(404, not_found)
     app.include_router(health_router(service))
     v1 = V1(service, BuiltInVoices())
     app.include_router(metrics_router(service, v1.gate))

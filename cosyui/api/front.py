@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cosyui.api.gate import Gate
-from cosyui.api.problems import ApiError, error_response
+from cosyui.api.problems import error_response, unknown_route
 from cosyui.errors import CosyuiError
 from cosyui.ops.logs import log
 from cosyui.service.rights import UNPROVEN
@@ -72,15 +72,10 @@ class Front:
         except CosyuiError as error:
             await fail(error)
         except HTTPException as error:
-            await fail(_unknown_route(error.status_code))
+            await fail(unknown_route(error))
         except Exception:
             logger.exception("api_crashed", extra={"fields": {"request_id": state["request_id"]}})
             await fail(_internal(state["request_id"]))
-
-
-def _unknown_route(status: int) -> CosyuiError:
-    message = f"There is no such address or method here (HTTP {status}); see /v1/openapi.json."
-    return ApiError("route_unknown", message, status=status)
 
 
 def _internal(request_id: str) -> CosyuiError:

@@ -10,6 +10,7 @@ from cosyui.api.bodies import CloneBody, SpeechBody
 from cosyui.speech.sound.encode import MEDIA_TYPES
 
 Schema = dict[str, Any]
+NO_NUL = "^[^\\u0000]*$"
 
 _TEXT: Schema = {"type": "string"}
 _SECONDS: Schema = {"type": ["number", "null"]}
@@ -53,7 +54,12 @@ _JOB: Schema = {
         "error": _ERROR["properties"]["error"],
     },
 }
-_JOB_ID: Schema = {"name": "job_id", "in": "path", "required": True, "schema": _TEXT}
+_JOB_ID: Schema = {
+    "name": "job_id",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^[0-9]{6}-[0-9a-f]{8}$"},
+}
 _KEY: Schema = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}}
 
 
@@ -62,7 +68,7 @@ def document() -> Schema:
     """Of all routes, with the schemas of bodies, answers and errors."""
     audio: Schema = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in MEDIA_TYPES.values()}
     spoken = audio | {"text/event-stream": {"schema": _TEXT}}
-    clone = _schema_of(CloneBody)
+    clone = _of_a_form(_schema_of(CloneBody))
     clone["properties"]["clip"] = {"type": "string", "format": "binary", "description": "a recording of the voice"}
     models = {"type": "object", "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _MODEL}}}
     return {
@@ -103,6 +109,20 @@ def document() -> Schema:
 def _schema_of(body: type[SpeechBody]) -> Schema:
     schema = body.model_json_schema()
     schema["properties"]["voice"].pop("default", None)
+    for field in schema["properties"].values():
+        for one in field.get("anyOf", [field]):
+            if one.get("type") == "string" and "enum" not in one:
+                one["pattern"] = NO_NUL
+    return schema
+
+
+def _of_a_form(schema: Schema) -> Schema:
+    """A form has no null: what is not given is left away."""
+    for field in schema["properties"].values():
+        if "anyOf" in field:
+            field["anyOf"] = [one for one in field["anyOf"] if one != {"type": "null"}]
+        if field.get("default", "") is None:
+            del field["default"]
     return schema
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from cosyui.errors import CosyuiError
 from cosyui.service.types import FormError
@@ -15,14 +17,22 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit
 
 
 class ApiError(CosyuiError):
-    """A request that the API itself cannot take; ``retry_after``: seconds after which it may."""
+    """A request that the API itself cannot take; ``retry_after``: seconds after which it may; ``allow``: methods."""
 
     def __init__(
-        self, code: str, message: str, field: str | None = None, *, status: int = 400, retry_after: int = 0
+        self,
+        code: str,
+        message: str,
+        field: str | None = None,
+        *,
+        status: int = 400,
+        retry_after: int = 0,
+        allow: str = "",
     ) -> None:
         super().__init__(code, message, field)
         self.status = status
         self.retry_after = retry_after
+        self.allow = allow
 
 
 def error_object(error: CosyuiError) -> dict[str, Any]:
@@ -39,6 +49,23 @@ def error_response(error: CosyuiError) -> JSONResponse:
     retry_after: int = getattr(error, "retry_after", 0)
     if retry_after:
         headers["retry-after"] = str(retry_after)
+    if isinstance(error, ApiError) and error.allow:
+        headers["allow"] = error.allow
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
     return JSONResponse({"error": error_object(error)}, error.status, headers)
+
+
+def unknown_route(error: HTTPException) -> ApiError:
+    """What the router says, in the API's words."""
+    message = f"There is no such address or method here (HTTP {error.status_code}); see /v1/openapi.json."
+    allow = (error.headers or {}).get("Allow", "")
+    return ApiError("route_unknown", message, status=error.status_code, allow=allow)
+
+
+async def not_found(request: Request, error: Exception) -> Response:
+    """For addresses that reach no route at all, as one with a line break in it."""
+    assert isinstance(error, HTTPException)
+    if request.url.path.startswith("/v1/"):
+        return error_response(unknown_route(error))
+    return JSONResponse({"code": "route_unknown", "message": "There is nothing here."}, 404)

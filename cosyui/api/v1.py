@@ -48,8 +48,7 @@ class V1:
             Route("/models", self._models),
             Route("/models/{name:path}", self._model),
             Route("/jobs", self._start_job, methods=["POST"]),
-            Route("/jobs/{job_id}", self._job),
-            Route("/jobs/{job_id}", self._stop_job, methods=["DELETE"]),
+            Route("/jobs/{job_id}", self._job, methods=["GET", "DELETE"]),
             Route("/jobs/{job_id}/result", self._result),
             Route(OPEN, self._openapi),
         ]
@@ -86,11 +85,9 @@ class V1:
         return JSONResponse(self.jobs.view(job), 202, {"location": f"/v1/jobs/{job.id}"})
 
     async def _job(self, request: Request) -> Response:
-        return JSONResponse(self.jobs.view(self._found(request)))
-
-    async def _stop_job(self, request: Request) -> Response:
         job = self._found(request)
-        await self.jobs.cancel(job)
+        if request.method == "DELETE":
+            await self.jobs.cancel(job)
         return JSONResponse(self.jobs.view(job))
 
     async def _result(self, request: Request) -> Response:
