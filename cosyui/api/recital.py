@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
 from starlette.websockets import WebSocket
 
 from cosyui.api.speaking import was_stopped
-from cosyui.api.stream_messages import Pieces, send_event
+from cosyui.api.stream_messages import Pieces, StreamError, send_event
 from cosyui.engine.request import SAMPLE_RATE
 from cosyui.errors import BusyError, InputError
 from cosyui.service.service import SynthesisService
@@ -94,7 +94,7 @@ class Recital:
         finally:
             if ahead is not None:
                 ahead.cancel()
-                await asyncio.wait((ahead,))
+                await asyncio.gather(ahead, return_exceptions=True)
             for ticket in self._tickets:
                 await ticket.cancel()
 
@@ -102,7 +102,7 @@ class Recital:
         await self.tell("done", segments=self._spoken, characters=self._characters, **self._figures())
 
     async def tell(self, event: str, **fields: Any) -> None:
-        await send_event(self._websocket, {"type": event, **fields})
+        await self._pass_on(send_event(self._websocket, {"type": event, **fields}))
 
     def _put(self, parts: list[Part]) -> None:
         for part in parts:
@@ -161,7 +161,17 @@ class Recital:
     async def _send(self, encode: Callable[..., bytes], *pcm: bytes) -> None:
         """Comes back once there is room for more on the way to the listener."""
         if sound := await asyncio.to_thread(encode, *pcm):
-            await self._websocket.send_bytes(sound)
+            await self._pass_on(self._websocket.send_bytes(sound))
+
+    async def _pass_on(self, sending: Coroutine[Any, Any, None]) -> None:
+        """A connection that nobody reads from may stay open for ever: what it holds is not."""
+        patience = self._service.settings.stream_idle_seconds
+        try:
+            async with asyncio.timeout(patience):
+                await sending
+        except TimeoutError:
+            message = f"Nothing of the sound was read for {patience:g} seconds. Connect again."
+            raise StreamError("idle", message, close=1008, status=408) from None
 
     def _figures(self) -> dict[str, Any]:
         first = None if self._first_chunk is None else round(1000 * self._first_chunk, 1)
