@@ -189,6 +189,8 @@ def serve(settings: Settings, only_check: bool) -> int:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
+            ws_max_size=2 * settings.body_max_bytes,  # what is a little too large still gets an answer
+            ws_per_message_deflate=False,  # sound does not get smaller by it
         )
         server = Server(config, farewell)
         asyncio.run(server.serve(sockets=[listener]))

@@ -125,6 +125,9 @@ class Settings(BaseSettings):
     body_max_bytes: int = Field(
         1 << 20, ge=1024, le=1 << 30, description="largest body of an API request without its clip, bytes"
     )
+    stream_idle_seconds: float = Field(
+        60.0, gt=0, le=3600, description="seconds without text, or without reading, after which a stream is closed"
+    )
     cors_origins: str = Field(
         "",
         pattern=r"^(|https?://[^\s,/*]+( ?, ?https?://[^\s,/*]+)*)$",

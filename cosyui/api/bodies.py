@@ -114,14 +114,18 @@ async def read_wish(request: Request, settings: Settings) -> Wish:
     if kind != "application/json":
         message = "Send the body as application/json, or as multipart/form-data if it has a clip."
         raise ApiError("body_invalid", message)
-    data = await _bounded(request, settings.body_max_bytes).body()
-    try:
-        fields = json.loads(data, parse_constant=_no_number)
-    except (ValueError, RecursionError):
-        raise ApiError("body_invalid", "The body is no valid JSON.") from None
+    fields = json_of(await _bounded(request, settings.body_max_bytes).body())
     if not isinstance(fields, dict):
         raise ApiError("body_invalid", "The body must be a JSON object.")
-    return Wish(body=_checked(SpeechBody, fields, strict=True))
+    return Wish(body=checked(SpeechBody, fields, strict=True))
+
+
+def json_of(data: bytes | str) -> Any:
+    """Raises ApiError ``body_invalid`` for what is no JSON."""
+    try:
+        return json.loads(data, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise ApiError("body_invalid", "The body is no valid JSON.") from None
 
 
 async def _read_form(request: Request, settings: Settings) -> Wish:
@@ -142,12 +146,12 @@ async def _read_form(request: Request, settings: Settings) -> Wish:
             clip = await upload.read()
     finally:
         await form.close()
-    body = _checked(CloneBody, fields, strict=False)
+    body = checked(CloneBody, fields, strict=False)
     return Wish(body=body, clip=clip, transcript=body.transcript)
 
 
-def _checked(kind: type[Body], fields: dict[str, Any], *, strict: bool) -> Body:
-    """A form has text only: there a number may be one that is written."""
+def checked(kind: type[Body], fields: dict[str, Any], *, strict: bool) -> Body:
+    """A form has text only: there a number may be one that is written. Raises ApiError as `read_wish`."""
     try:
         return kind.model_validate(fields, strict=strict)
     except ValidationError as error:

@@ -44,7 +44,7 @@ class Speaking:
             try:
                 await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
-                _was_stopped()  # the server goes down, and this task with it: whoever waits still hears why
+                was_stopped()  # the server goes down, and this task with it: whoever waits still hears why
             finally:
                 heard = work.done()
                 gone.cancel()
@@ -56,7 +56,7 @@ class Speaking:
                 work.exception()  # nobody is there to hear of it
 
     async def _speak(self, request: Request, send: Send) -> None:
-        async with _encoder(self._body.response_format, self._body.sample_rate) as encoder:
+        async with open_encoder(self._body.response_format, self._body.sample_rate) as encoder:
             ticket = await self._service.submit(self._form)
             request.state.request_id = ticket.id
             try:
@@ -84,7 +84,7 @@ class Speaking:
                     case Problem(error):
                         raise error
                     case Stopped():
-                        _was_stopped()
+                        was_stopped()
 
     def _note(self, what: str) -> None:
         """Milliseconds from the beginning until something came for the first time."""
@@ -119,12 +119,12 @@ class Speaking:
         return {"type": "speech.audio.done", "usage": usage}
 
 
-def _was_stopped() -> NoReturn:
+def was_stopped() -> NoReturn:
     raise ApiError("stopped", "This was stopped: by an operator, or because the server goes down.", status=503)
 
 
 @contextlib.asynccontextmanager
-async def _encoder(name: str, rate: int) -> AsyncIterator[Encoder]:
+async def open_encoder(name: str, rate: int) -> AsyncIterator[Encoder]:
     """Closed in a thread: one may still be in it."""
     encoder = Encoder(name, rate)
     try:

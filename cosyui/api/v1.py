@@ -9,7 +9,7 @@ from typing import Any
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, Router
+from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp
 
 from cosyui.api.bodies import Wish, read_wish
@@ -20,6 +20,7 @@ from cosyui.api.openapi import document
 from cosyui.api.problems import ApiError
 from cosyui.api.results import result_response
 from cosyui.api.speaking import Speaking
+from cosyui.api.stream import AudioStream
 from cosyui.api.wishes import Wishes, model_names
 from cosyui.service.service import SynthesisService
 from cosyui.service.types import TakeForm
@@ -45,6 +46,7 @@ class V1:
     def app(self) -> ASGIApp:
         routes = [
             Route("/audio/speech", self._speech, methods=["POST"]),
+            WebSocketRoute("/audio/stream", AudioStream(self._service, self.gate, self._wishes)),
             Route("/models", self._models),
             Route("/models/{name:path}", self._model),
             Route("/jobs", self._start_job, methods=["POST"]),

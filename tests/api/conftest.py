@@ -12,9 +12,8 @@ from cosyui.api.origin import SameOrigin
 from cosyui.api.v1 import V1
 from cosyui.host.config import FakeScript
 from cosyui.service.voice_names import BuiltInVoices
+from tests.api.wire import PATIENCE, Wire
 from tests.service.conftest import anyio_backend, clip, fake_service, form, new_service  # noqa: F401
-
-PATIENCE = 10.0
 
 
 def speech(text="A sentence to speak.", **changes):
@@ -108,3 +107,27 @@ def api(fake_service, tmp_path):  # noqa: F811
 def release(tmp_path):
     """The file that lets held takes go, once it is there."""
     return tmp_path / "release"
+
+
+@pytest.fixture
+def stream(api):
+    """Context manager of a site, and of a maker of wires to it."""
+
+    @contextlib.asynccontextmanager
+    async def start(**given):
+        async with api(**given) as site:
+            app, wires = site.v1.app(), []
+
+            async def connect(**options):
+                wire = Wire(app, **options)
+                wires.append(wire)
+                assert (await wire.sent.get())["type"] == "websocket.accept"
+                return wire
+
+            yield site, connect
+            for wire in wires:
+                wire.leave()
+                await wire.task
+            await until(lambda: site.idle)
+
+    return start

@@ -18,7 +18,8 @@ from cosyui.speech.text.split import Count, Cut, SplitLimits, last_cut, split
 
 __all__ = ["PreparedText", "Segment", "SplitLimits", "TextRules", "has_speech", "prepare", "spoken_line"]
 
-_PAUSES = {Cut.SENTENCE: SENTENCE_PAUSE, Cut.CLAUSE: CLAUSE_PAUSE, Cut.HARD: HARD_CUT_PAUSE}
+PAUSES = {Cut.SENTENCE: SENTENCE_PAUSE, Cut.CLAUSE: CLAUSE_PAUSE, Cut.HARD: HARD_CUT_PAUSE}
+"""Seconds of silence after a segment, by what it ends with."""
 # What Chinese and English rules have words or pauses for; other languages have none for these signs.
 _UNSPOKEN = re.compile(r"[*#`|\\^~<>{}_=\[\]]")
 _SPAN_MARK = re.compile("|".join(mark for mark in ALL_MARKS if mark.startswith("<")))
@@ -69,7 +70,7 @@ def prepare(
     for passage in screened.passages:
         spoken = _spoken(passage, screened, lexicon, remarks)
         pieces = [piece for piece in _balanced(spoken, count, limits) if has_speech(piece)]
-        segments += [Segment(piece, _PAUSES[last_cut(piece)]) for piece in pieces]
+        segments += [Segment(piece, PAUSES[last_cut(piece)]) for piece in pieces]
         if segments:
             # A passage of signs alone leaves its pause to the one before it.
             segments[-1] = replace(segments[-1], pause=max(passage.pause, 0.0 if pieces else segments[-1].pause))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -66,6 +66,11 @@ def last_cut(text: str) -> Cut:
     if last and last in "。！？!?；;….":
         return Cut.SENTENCE
     return Cut.CLAUSE if last and last in "，、：—,:" else Cut.HARD
+
+
+def sentence_ends(text: str) -> Iterator[int]:
+    """Where its sentences end, behind the blanks that follow; not at the end of ``text``, for more of it may come."""
+    return (match.end() for match in _SENTENCE_END.finditer(text) if match.end() < len(text))
 
 
 @dataclass(frozen=True)
