@@ -33,7 +33,6 @@ from cosyui.service.clips import ClipStore
 from cosyui.service.outputs import OutputStore
 from cosyui.service.scratch import scratch_folder
 from cosyui.service.service import SynthesisService, running
-from cosyui.service.voice_names import BuiltInVoices
 from cosyui.settings import PREFIX, Settings
 from cosyui.speech.clip.transcribe import find_transcriber
 from cosyui.speech.text.lexicon import Lexicon
@@ -151,7 +150,7 @@ def build(
     app = FastAPI(title="CosyUI", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(404, not_found)
     app.include_router(health_router(service))
-    v1 = V1(service, BuiltInVoices())
+    v1 = V1(service, service.voices)
     app.include_router(metrics_router(service, v1.gate))
     app.mount("/v1", v1.app())
     farewell = mount(app, service)

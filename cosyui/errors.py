@@ -47,6 +47,18 @@ class RightsError(CosyuiError):
     status = 403
 
 
+class MissingError(CosyuiError):
+    """What is asked for is not here."""
+
+    status = 404
+
+
+class ConflictError(CosyuiError):
+    """What is asked for does not go together with what is here already."""
+
+    status = 409
+
+
 class TooManyError(CosyuiError):
     """The same was tried too often; it is taken again a little later."""
 

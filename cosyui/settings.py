@@ -153,6 +153,8 @@ class Settings(BaseSettings):
     clip_max_seconds: float = Field(30.0, gt=0, le=60, description="longest prompt clip")
     clip_max_bytes: int = Field(20 << 20, ge=1024, le=1 << 30, description="largest prompt clip file, bytes")
     clips_dir: Path | None = Field(None, description="folder for private copies of clips; default: a temporary one")
+    voices_dir: Path | None = Field(None, description="folder for saved voices; default: 'voices' beside 'outputs_dir'")
+    voices_max: int = Field(500, ge=0, le=100_000, description="how many voices may be saved")
     transcriber: str = Field("auto", min_length=1, description="writes transcripts: auto, off, or a Whisper model")
     request_timeout: float = Field(
         600.0, gt=0, description="seconds after which a take is given up, or a long job that makes no progress"
@@ -230,6 +232,11 @@ class Settings(BaseSettings):
     def client_limit(self) -> int:
         """How many requests of one client may wait in each line."""
         return self.client_queue or max(1, (self.queue_size + 1) // 2)
+
+    @property
+    def voices_folder(self) -> Path:
+        """Where saved voices are."""
+        return (self.voices_dir or self.outputs_dir.expanduser().absolute().parent / "voices").expanduser().absolute()
 
     @property
     def longest_text(self) -> int:

@@ -21,6 +21,8 @@ from cosyui.api.problems import ApiError
 from cosyui.api.results import result_response
 from cosyui.api.speaking import Speaking
 from cosyui.api.stream import AudioStream
+from cosyui.api.voice_document import with_voices
+from cosyui.api.voices import VoiceRoutes
 from cosyui.api.wishes import Wishes, model_names
 from cosyui.service.service import SynthesisService
 from cosyui.service.types import TakeForm
@@ -52,13 +54,14 @@ class V1:
             Route("/jobs", self._start_job, methods=["POST"]),
             Route("/jobs/{job_id}", self._job, methods=["GET", "DELETE"]),
             Route("/jobs/{job_id}/result", self._result),
+            *VoiceRoutes(self._service, self.gate).routes(),
             Route(OPEN, self._openapi),
         ]
         app: ASGIApp = Front(Router(routes, redirect_slashes=False), self.gate)
         origins = self._service.settings.api_origins
         if not origins:
             return app
-        methods = ("GET", "POST", "DELETE")
+        methods = ("GET", "POST", "PATCH", "DELETE")
         return CORSMiddleware(
             app, allow_origins=origins, allow_methods=methods, allow_headers=["*"], expose_headers=_TOLD
         )
@@ -96,7 +99,7 @@ class V1:
         return await result_response(self._found(request))
 
     async def _openapi(self, request: Request) -> Response:
-        return JSONResponse(document())
+        return JSONResponse(with_voices(document()))
 
     async def _read(self, request: Request, *, stream: bool) -> tuple[Wish, TakeForm]:
         client: str = request.state.client

@@ -128,6 +128,15 @@ class ClipStore:
         """Whether this is the transcript of the recording that the clip was cut out of."""
         return self._left_behind.get(clip_id) == _fingerprint(transcript)
 
+    def forget(self, clip_id: str) -> None:
+        """Delete a copy and what was made of it; requests that were taken in have their own."""
+        with self._lock:
+            self._sizes.pop(clip_id, None)
+            for key in [key for key in self._prepared if key[0] == clip_id]:
+                del self._prepared[key]
+            with suppress(OSError):
+                self._path(clip_id).unlink()
+
     def close(self) -> None:
         """Delete all copies. A later `keep` starts anew."""
         with self._lock:

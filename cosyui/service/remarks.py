@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from cosyui.host.pool import EngineView
 from cosyui.notice import Notice
@@ -59,6 +60,16 @@ def of_journal(journal: Journal) -> Iterator[Notice]:
 
 def journal_unread(reason: str) -> Notice:
     return Notice.of("journal_unread", "The journal cannot be read: {reason}.", reason=reason)
+
+
+def voices_damaged(reasons: Sequence[str]) -> Notice:
+    sentence = "{count} saved voices cannot be read and are left out: {reason}."
+    return Notice.of("voices_damaged", sentence, count=len(reasons), reason="; ".join(reasons[:3]))
+
+
+def voices_unread(folder: Path, error: OSError) -> Notice:
+    sentence = "The folder of saved voices {path} cannot be read: {reason}."
+    return Notice.of("voices_unread", sentence, path=str(folder), reason=error.strerror or str(error))
 
 
 def of_purge(purge: JobView) -> Iterator[Notice]:

@@ -36,6 +36,7 @@ from cosyui.service.soft_restart import SoftRestarter, Trim
 from cosyui.service.state import overview_of, sample_of
 from cosyui.service.ticket import Ticket
 from cosyui.service.types import FormError, Overview, TakeForm
+from cosyui.service.voices import SavedVoices
 from cosyui.settings import Settings
 from cosyui.speech.clip import pyav
 from cosyui.speech.clip.decode import formats
@@ -66,6 +67,7 @@ class SynthesisService:
         self.client = client
         self.outputs = outputs
         self.clips = clips
+        self.voices = SavedVoices(settings, clips)
         self.transcriber = transcriber
         self.rights = Rights(settings)
         self._transcribing = asyncio.Lock()
@@ -99,6 +101,7 @@ class SynthesisService:
         """
         await asyncio.to_thread(self.outputs.check)
         await asyncio.to_thread(self.clips.check)
+        await asyncio.to_thread(self.voices.load)
         if not pyav.installed():
             log(logger, logging.WARNING, "decoder_missing", package="av", formats=formats())
         self.client.on_change = self._engines_changed
@@ -240,6 +243,7 @@ class SynthesisService:
     def overview(self) -> Overview:
         """The queue, the engine and the memory at this moment; quick. Call it on the event loop."""
         health, uptime = self.operations.health(), time.monotonic() - self._started
+        health = replace(health, problems=health.problems + self.voices.problems)
         return overview_of(self.client, self._queue, self._drive, health, rejected=self._rejected, uptime=uptime)
 
     def _refused(self, take_id: str, form: TakeForm, error: CosyuiError) -> None:

@@ -11,7 +11,6 @@ from fastapi import FastAPI
 from cosyui.api.origin import SameOrigin
 from cosyui.api.v1 import V1
 from cosyui.host.config import FakeScript
-from cosyui.service.voice_names import BuiltInVoices
 from tests.api.wire import PATIENCE, Wire
 from tests.service.conftest import anyio_backend, clip, fake_service, form, new_service  # noqa: F401
 
@@ -89,7 +88,7 @@ def api(fake_service, tmp_path):  # noqa: F811
     async def start(voices=None, wait=True, fake=None, **settings):
         script = FakeScript(release_file=str(tmp_path / "release"), **(fake or {}))
         async with fake_service(script=script, wait=wait, **settings) as service:
-            v1 = V1(service, voices or BuiltInVoices())
+            v1 = V1(service, voices or service.voices)
             app = FastAPI(openapi_url=None)
             app.mount("/v1", v1.app())
             app.add_middleware(SameOrigin, settings=service.settings)

@@ -218,6 +218,8 @@ def every_remark() -> list[Notice]:
         remarks.uploads_kept(OSError("x")),
         remarks.sampler_crashed(OSError("x")),
         remarks.journal_unread("x"),
+        remarks.voices_damaged(["x"]),
+        remarks.voices_unread(Path("voices"), OSError("x")),
         *(remark for source in (sampler, stale) for remark in remarks.of_sampler(source)),
         *remarks.of_journal(journal),
         *(remark for purge in purges for remark in remarks.of_purge(purge)),

@@ -132,6 +132,8 @@ REMARKS = {
     "service_untold": "服务没有给出自己的数据，原因见日志。",
     "journal_unwritten": "请求日志 {path} 无法写入：{reason}。",
     "journal_unread": "无法读取请求日志：{reason}。",
+    "voices_damaged": "有 {count} 个保存的声音无法读取，已跳过：{reason}。",
+    "voices_unread": "无法读取存放声音的文件夹 {path}：{reason}。",
     "journal_lost": "请求日志丢失了 {count} 行。",
     "purge_failed": "旧文件没有删除：{reason}。",
     "purge_errors": "{count} 个旧文件无法删除：{reason}。",
