@@ -128,10 +128,6 @@ def build(
 
     ``scratch`` is a folder for temporary files, ours alone.
     """
-    from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
-    from cosyui.ui.shell import Shell
-    from cosyui.ui.uploads import NamelessUploads
-
     service = SynthesisService(
         settings,
         EnginePool(HostConfig.from_settings(settings).on_devices(devices)),
@@ -153,11 +149,24 @@ def build(
     v1 = V1(service, service.voices)
     app.include_router(metrics_router(service, v1.gate))
     app.mount("/v1", v1.app())
+    farewell = _add_page(app, service) if settings.page else _nobody_to_tell
+    app.add_middleware(SameOrigin, settings=settings)
+    return app, farewell
+
+
+def _add_page(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any, Any, None]]:
+    from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
+    from cosyui.ui.shell import Shell
+    from cosyui.ui.uploads import NamelessUploads
+
     farewell = mount(app, service)
     app.add_middleware(Shell, login=service.rights.login_needed)
     app.add_middleware(NamelessUploads)
-    app.add_middleware(SameOrigin, settings=settings)
-    return app, farewell
+    return farewell
+
+
+async def _nobody_to_tell() -> None:
+    """There is no page."""
 
 
 def address(settings: Settings) -> str:

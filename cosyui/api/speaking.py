@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from cosyui.api.bodies import SpeechBody
 from cosyui.api.gate import Gate
@@ -25,7 +25,10 @@ from cosyui.speech.sound.encode import MEDIA_TYPES, Encoder
 
 
 class Speaking:
-    """An ASGI response. Its head leaves with the first bytes of sound: until then what goes wrong is an HTTP error."""
+    """An ASGI response. Its head leaves with the first bytes of sound: until then what goes wrong is an HTTP error.
+
+    Who does not read for ``stream_idle_seconds`` is given up.
+    """
 
     def __init__(self, service: SynthesisService, gate: Gate, form: TakeForm, body: SpeechBody) -> None:
         self._service = service
@@ -39,7 +42,7 @@ class Speaking:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._gate.inside(self._form.client):
-            work = asyncio.ensure_future(self._speak(Request(scope), send))
+            work = asyncio.ensure_future(self._speak(Request(scope), self._patient(send)))
             gone = asyncio.ensure_future(_gone(receive))
             try:
                 await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -62,7 +65,7 @@ class Speaking:
             try:
                 await self._pass_on(ticket, encoder, send)
             except CosyuiError as error:
-                if not (self._started and self._events):
+                if error.code == "idle" or not (self._started and self._events):
                     raise
                 await self._send_event({"type": "error", "error": error_object(error)}, send)
                 await send({"type": "http.response.body", "body": b""})
@@ -85,6 +88,19 @@ class Speaking:
                         raise error
                     case Stopped():
                         was_stopped()
+
+    def _patient(self, send: Send) -> Send:
+        """A connection that nobody reads from may stay open for ever: what it holds is not."""
+        patience = self._service.settings.stream_idle_seconds
+
+        async def bounded(message: Message) -> None:
+            try:
+                async with asyncio.timeout(patience):
+                    await send(message)
+            except TimeoutError:
+                raise ApiError("idle", f"Nothing was read for {patience:g} seconds.", status=408) from None
+
+        return bounded
 
     def _note(self, what: str) -> None:
         """Milliseconds from the beginning until something came for the first time."""

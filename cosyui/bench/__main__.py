@@ -16,6 +16,7 @@ COMMANDS = {
     "stream": ("cosyui.bench.stream", "time listeners at once, and long streams"),
     "memory": ("cosyui.bench.memory", "mixed requests for long: memory at its level, nothing lost or swapped"),
     "service": ("cosyui.bench.service", "the whole service under a crowd, with soft restarts and a look at the ETAs"),
+    "http": ("cosyui.bench.http", "clients of a running server over HTTP: first sound, throughput, gaps"),
     "texts": ("cosyui.bench.texts", "judge what becomes of the texts of a file on their way to the model"),
     "voice": ("cosyui.bench.voice", "judge a voice: word error by ASR, similarity to the prompt"),
 }

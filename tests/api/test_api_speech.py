@@ -93,6 +93,22 @@ async def test_first_sound_leaves_while_the_rest_is_made(api, release):
         assert 0 <= int(drawn.headers["x-seed"]) < 1 << 31
 
 
+async def test_whoever_does_not_read_is_given_up(api):
+    async with api(stream_idle_seconds=0.05) as site:
+        for stream_format in ("audio", "sse"):
+            # More than the network keeps for somebody who will read it later.
+            reader, writer = await site.ask(speech("[fake:seconds=400] Hello.", stream_format=stream_format))
+            writer.transport.pause_reading()
+            await until(lambda: site.v1.gate.unfinished)
+            await until(lambda: site.idle)
+            writer.transport.resume_reading()
+            rest = await reader.read()
+            assert rest.startswith(b"HTTP/1.1 200 OK")
+            assert not rest.endswith(b"0\r\n\r\n")
+            writer.close()
+        assert (await site.speak("[fake:seconds=2] Hello.")).status_code == 200
+
+
 async def test_whoever_leaves_ends_the_work(api):
     async with api() as site:
         for way in ("audio", "sse", "queued") * 3:

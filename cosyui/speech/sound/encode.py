@@ -22,7 +22,11 @@ _OGG_PAGE = 100_000
 
 
 class _Codec(NamedTuple):
-    """How libav makes a format. ``bits``: the most bits a second by rate, the first that fits counts."""
+    """How libav makes a format. ``bits``: the most bits a second by rate, the first that fits counts.
+
+    ``coding``: options of the codec. Where many listen, encoding is most of the server's own work: at these rates its
+    thorough settings take two to six times as long for the same sound (docs/performance.md).
+    """
 
     container: str
     codec: str
@@ -30,6 +34,7 @@ class _Codec(NamedTuple):
     bits: tuple[tuple[int, int], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     rates: tuple[int, ...] = RATES
+    coding: tuple[tuple[str, str], ...] = ()
 
     def bit_rate(self, rate: int) -> int | None:
         return next((bits for top, bits in self.bits if rate <= top), None)
@@ -43,6 +48,7 @@ _CODECS = {
         "s16p",
         ((8_000, 64_000), (24_000, 96_000), (48_000, 128_000)),
         (("write_xing", "0"), ("id3v2_version", "0")),
+        coding=(("compression_level", "7"),),
     ),
     "opus": _Codec(
         "ogg",
@@ -51,8 +57,9 @@ _CODECS = {
         ((8_000, 32_000), (48_000, 64_000)),
         (("page_duration", str(_OGG_PAGE)),),
         (8_000, 16_000, 24_000, 48_000),
+        (("compression_level", "5"),),
     ),
-    "aac": _Codec("adts", "aac", "fltp", ((8_000, 48_000), (48_000, 96_000))),
+    "aac": _Codec("adts", "aac", "fltp", ((8_000, 48_000), (48_000, 96_000)), coding=(("aac_coder", "fast"),)),
     "flac": _Codec("flac", "flac", "s16"),
 }
 MEDIA_TYPES = {
@@ -173,7 +180,7 @@ class _Coded:
         options = dict(codec.options) | {"flush_packets": "1"}
         self._container = av.open(self._sink, "w", format=codec.container, options=options)
         add: Any = self._container.add_stream
-        self._stream = add(codec.codec, rate=rate, layout="mono", format=codec.samples)
+        self._stream = add(codec.codec, rate=rate, layout="mono", format=codec.samples, options=dict(codec.coding))
         bits = codec.bit_rate(rate)
         if bits is not None:
             self._stream.bit_rate = bits
