@@ -19,7 +19,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and _WORDS.search(str(error)) is not None
 
 
-def memory_message(device: torch.device, error: BaseException) -> str:
+def memory_message(device: torch.device, error: BaseException, advice: str = "Try a shorter text") -> str:
     """A sentence with what is free and, where the error tells it, what was needed; unused memory is given back."""
     wanted = _WANTED.search(str(error))
     needed = f"{wanted['size']} {wanted['unit']} more were needed, and " if wanted else ""
@@ -34,5 +34,5 @@ def memory_message(device: torch.device, error: BaseException) -> str:
         place, culprit = "machine", "other programs"
     return (
         f"The {place} is out of memory: {needed}{free >> 20} of {total >> 20} MiB were free. "
-        f"Try a shorter text, or close {culprit}."
+        f"{advice}, or close {culprit}."
     )

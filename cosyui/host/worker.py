@@ -118,8 +118,17 @@ def build(config: HostConfig, retried: Container[str], on_progress: OnProgress) 
 
         return FakeEngine(config, retried, on_progress)
     from cosyui.engine.engine import Engine
+    from cosyui.engine.precision import choose_device
+    from cosyui.engine.shortage import is_out_of_memory, memory_message
 
-    engine: EngineProtocol = Engine(config.engine, on_progress)
+    try:
+        engine: EngineProtocol = Engine(config.engine, on_progress)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        advice = "The model cannot be loaded. Set a smaller COSYUI_VRAM_BUDGET"
+        message = memory_message(choose_device(config.engine.device), error, advice)
+        raise EngineError("out_of_memory", f"{message} Then restart the engine.") from error
     return engine
 
 

@@ -2,14 +2,20 @@
 
 import asyncio
 import contextlib
+import io
+import pickle
 
 import pytest
+import torch
 from test_client import audio, collect, first_chunk, gone, one
 
+from cosyui.engine.config import EngineConfig
 from cosyui.engine.loading import BEGINS, LoadProgress, Steps
-from cosyui.host.config import FakeScript
+from cosyui.host.config import FakeScript, HostConfig
 from cosyui.host.fake_sound import fake_pcm
+from cosyui.host.messages import LoadFailed, Start
 from cosyui.host.stream import HandedOver
+from cosyui.host.worker import Worker
 
 
 def test_shares_grow_whatever_a_load_leaves_out():
@@ -83,3 +89,19 @@ async def test_closing_a_lazy_engine_ends_it(fake_client, make_request):
         assert [event.code for event in await collect(client, make_request("a"))] == ["engine_not_ready"]
         client.load()
         assert client.pid is None
+
+
+def test_a_model_without_room_is_told_with_figures_and_ends_the_load(monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 260.00 MiB. GPU 0 has ...")
+
+    monkeypatch.setattr("cosyui.engine.engine.Engine", full)
+    out = io.BytesIO()
+    worker = Worker(out)
+    worker.inbox.put(Start(HostConfig(EngineConfig(model="embedded", device="cpu"))))
+    worker.run()
+    told = pickle.loads(out.getvalue())
+    assert isinstance(told, LoadFailed)
+    assert told.error.code == "out_of_memory"
+    for words in ("260.00 MiB more were needed", "MiB were free", "restart the engine"):
+        assert words in told.error.message
