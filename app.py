@@ -42,9 +42,6 @@ BAD_SETUP = 2
 """Exit code when the server cannot start as configured."""
 CLIPS, UPLOADS = "clips", "uploads"
 """Folders of temporary files."""
-SWITCH_SECONDS = 2e-4
-"""How long a thread may keep the interpreter when another wants it. Encoders give it up hundreds of times for a second
-of sound; with Python's own 5 ms they would mostly wait for the event loop, and that for them."""
 GRACE_SECONDS = 2
 """How long open connections may finish when the server goes down; a page keeps one open all the time."""
 
@@ -214,7 +211,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings, only_check = read_options(sys.argv[1:] if arguments is None else arguments)
         setup_logging(settings.log_level)
-        sys.setswitchinterval(SWITCH_SECONDS)
         return serve(settings, only_check)
     except CosyuiError as error:
         print(f"cosyui: {error}", file=sys.stderr)
