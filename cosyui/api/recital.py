@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,10 @@ from cosyui.api.speaking import was_stopped
 from cosyui.api.stream_messages import Pieces, StreamError, send_event
 from cosyui.engine.request import SAMPLE_RATE
 from cosyui.errors import BusyError, InputError
+from cosyui.host.encoding import SoundEncoder
 from cosyui.service.service import SynthesisService
 from cosyui.service.ticket import Ticket
 from cosyui.service.types import Chunk, FormError, Problem, Stopped, TakeForm
-from cosyui.speech.sound.encode import Encoder
 from cosyui.speech.sound.joints import HEAD_SECONDS, TAIL_SECONDS
 from cosyui.speech.text.arriving import Arriving, Part
 
@@ -34,7 +34,7 @@ class Recital:
     At most two takes are there at a time: while one is heard, the next is made. All have the seed of the first.
     """
 
-    def __init__(self, service: SynthesisService, form: TakeForm, websocket: WebSocket, encoder: Encoder) -> None:
+    def __init__(self, service: SynthesisService, form: TakeForm, websocket: WebSocket, encoder: SoundEncoder) -> None:
         self._service = service
         self._form = form
         self._websocket = websocket
@@ -90,7 +90,7 @@ class Recital:
                 if ticket is not None:
                     await self._play(part, ticket)
                 current, ahead = await ahead, None
-            await self._send(self._encoder.finish)
+            await self._send(self._encoder.finish())
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -153,14 +153,14 @@ class Recital:
 
     async def _sound(self, pcm: bytes) -> None:
         self._samples += len(pcm) // 2
-        await self._send(self._encoder.add, pcm)
+        await self._send(self._encoder.add(pcm))
         if self._first_chunk is None:
             self._first_chunk = time.monotonic() - self._began
             await self.tell("timing", **self._figures())
 
-    async def _send(self, encode: Callable[..., bytes], *pcm: bytes) -> None:
+    async def _send(self, encoding: Awaitable[bytes]) -> None:
         """Comes back once there is room for more on the way to the listener."""
-        if sound := await asyncio.to_thread(encode, *pcm):
+        if sound := await encoding:
             await self._pass_on(self._websocket.send_bytes(sound))
 
     async def _pass_on(self, sending: Coroutine[Any, Any, None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from starlette.responses import FileResponse, Response, StreamingResponse
@@ -12,14 +13,15 @@ from cosyui.api.jobs import SpeechJob
 from cosyui.api.problems import ApiError
 from cosyui.api.wishes import audio_headers
 from cosyui.engine.request import SAMPLE_RATE
+from cosyui.host.encoding import EncoderPool, SoundEncoder
 from cosyui.speech.sound.audio_out import HEADER_BYTES
-from cosyui.speech.sound.encode import MEDIA_TYPES, Encoder
+from cosyui.speech.sound.encode import MEDIA_TYPES
 
 _BLOCK = 20 * 2 * SAMPLE_RATE
 """Bytes of twenty seconds."""
 
 
-async def result_response(job: SpeechJob) -> Response:
+async def result_response(job: SpeechJob, encoders: EncoderPool) -> Response:
     """Raises ApiError ``job_not_done`` or ``job_result_gone``."""
     path, kind, rate = job.result.path, job.body.response_format, job.body.sample_rate
     try:
@@ -31,16 +33,14 @@ async def result_response(job: SpeechJob) -> Response:
     if kind == "wav" and rate == SAMPLE_RATE:
         return FileResponse(path, media_type=MEDIA_TYPES[kind], filename=f"{job.id}.wav", headers=headers)
     headers["content-disposition"] = f'attachment; filename="{job.id}.{kind}"'
-    encoder = Encoder(kind, rate, (size - HEADER_BYTES) // 2)
-    return StreamingResponse(_encoded(path, encoder), media_type=MEDIA_TYPES[kind], headers=headers)
+    encoding = encoders.open(kind, rate, (size - HEADER_BYTES) // 2)
+    return StreamingResponse(_encoded(path, encoding), media_type=MEDIA_TYPES[kind], headers=headers)
 
 
-async def _encoded(path: Path, encoder: Encoder) -> AsyncIterator[bytes]:
-    try:
+async def _encoded(path: Path, encoding: AbstractAsyncContextManager[SoundEncoder]) -> AsyncIterator[bytes]:
+    async with encoding as encoder:
         with await asyncio.to_thread(path.open, "rb") as file:
             file.seek(HEADER_BYTES)
             while block := await asyncio.to_thread(file.read, _BLOCK):
-                yield await asyncio.to_thread(encoder.add, block)
-        yield await asyncio.to_thread(encoder.finish)
-    finally:
-        await asyncio.to_thread(encoder.close)
+                yield await encoder.add(block)
+        yield await encoder.finish()

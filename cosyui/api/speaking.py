@@ -7,7 +7,6 @@ import base64
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 from starlette.requests import Request
@@ -18,10 +17,11 @@ from cosyui.api.gate import Gate
 from cosyui.api.problems import ApiError, error_object
 from cosyui.api.wishes import audio_headers
 from cosyui.errors import CosyuiError
+from cosyui.host.encoding import SoundEncoder
 from cosyui.service.service import SynthesisService
 from cosyui.service.ticket import Ticket
 from cosyui.service.types import Chunk, Done, Problem, Result, Running, Stopped, TakeForm
-from cosyui.speech.sound.encode import MEDIA_TYPES, Encoder
+from cosyui.speech.sound.encode import MEDIA_TYPES
 
 
 class Speaking:
@@ -59,7 +59,7 @@ class Speaking:
                 work.exception()  # nobody is there to hear of it
 
     async def _speak(self, request: Request, send: Send) -> None:
-        async with open_encoder(self._body.response_format, self._body.sample_rate) as encoder:
+        async with self._service.encoders.open(self._body.response_format, self._body.sample_rate) as encoder:
             ticket = await self._service.submit(self._form)
             request.state.request_id = ticket.id
             try:
@@ -70,7 +70,7 @@ class Speaking:
                 await self._send_event({"type": "error", "error": error_object(error)}, send)
                 await send({"type": "http.response.body", "body": b""})
 
-    async def _pass_on(self, ticket: Ticket, encoder: Encoder, send: Send) -> None:
+    async def _pass_on(self, ticket: Ticket, encoder: SoundEncoder, send: Send) -> None:
         async with contextlib.aclosing(ticket.updates()) as updates:
             async for update in updates:
                 match update:
@@ -78,9 +78,9 @@ class Speaking:
                         self._note("queue")
                     case Chunk(pcm):
                         self._note("first_chunk")
-                        await self._send(await asyncio.to_thread(encoder.add, pcm), ticket, send)
+                        await self._send(await encoder.add(pcm), ticket, send)
                     case Done(result):
-                        await self._send(await asyncio.to_thread(encoder.finish), ticket, send)
+                        await self._send(await encoder.finish(), ticket, send)
                         if self._events:
                             await self._send_event(self._done(result), send)
                         await send({"type": "http.response.body", "body": b""})
@@ -137,16 +137,6 @@ class Speaking:
 
 def was_stopped() -> NoReturn:
     raise ApiError("stopped", "This was stopped: by an operator, or because the server goes down.", status=503)
-
-
-@contextlib.asynccontextmanager
-async def open_encoder(name: str, rate: int) -> AsyncIterator[Encoder]:
-    """Closed in a thread: one may still be in it."""
-    encoder = Encoder(name, rate)
-    try:
-        yield encoder
-    finally:
-        await asyncio.to_thread(encoder.close)
 
 
 async def _gone(receive: Receive) -> None:

@@ -14,7 +14,6 @@ from cosyui.api.bodies import Wish
 from cosyui.api.gate import Gate
 from cosyui.api.problems import error_object
 from cosyui.api.recital import Recital
-from cosyui.api.speaking import open_encoder
 from cosyui.api.stream_messages import StreamError, close_code, read_message, send_event, stream_body
 from cosyui.api.wishes import Wishes
 from cosyui.errors import CosyuiError
@@ -69,7 +68,7 @@ class AudioStream:
         body = stream_body(start)
         form = await self._wishes.form(Wish(body), client, stream=True)
         with self._gate.inside(client):
-            async with open_encoder(body.response_format, body.sample_rate) as encoder:
+            async with self._service.encoders.open(body.response_format, body.sample_rate) as encoder:
                 recital = Recital(self._service, form, websocket, encoder)
                 about = {"id": websocket.state.request_id, "format": body.response_format}
                 await recital.tell("started", **about, sample_rate=body.sample_rate)

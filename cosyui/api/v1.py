@@ -96,7 +96,7 @@ class V1:
         return JSONResponse(self.jobs.view(job))
 
     async def _result(self, request: Request) -> Response:
-        return await result_response(self._found(request))
+        return await result_response(self._found(request), self._service.encoders)
 
     async def _openapi(self, request: Request) -> Response:
         return JSONResponse(with_voices(document()))

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cosyui.engine.request import Mode, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError, InputError
+from cosyui.host.encoding import EncoderPool
 from cosyui.host.pool import EnginePool
 from cosyui.notice import Notice
 from cosyui.ops.logs import log
@@ -68,6 +69,7 @@ class SynthesisService:
         self.outputs = outputs
         self.clips = clips
         self.voices = SavedVoices(settings, clips)
+        self.encoders = EncoderPool()
         self.transcriber = transcriber
         self.rights = Rights(settings)
         self._transcribing = asyncio.Lock()
@@ -104,6 +106,7 @@ class SynthesisService:
         await asyncio.to_thread(self.voices.load)
         if not pyav.installed():
             log(logger, logging.WARNING, "decoder_missing", package="av", formats=formats())
+        self.encoders.start()
         self.client.on_change = self._engines_changed
         await self.client.start(lazy=self.settings.start == "lazy")
         await self.operations.start()
@@ -127,6 +130,7 @@ class SynthesisService:
         await self.soft_restarter.close()  # after them: both let those that wait have their places
         await self.life_cycle.close()
         await self.client.close()
+        await self.encoders.close()
         if self._checks:  # they make copies of clips, and leave a row
             await asyncio.wait(self._checks, timeout=STOP_SECONDS)
         await asyncio.to_thread(self.clips.close)
