@@ -58,18 +58,18 @@ class SpeechJob:
     def _news(self) -> dict[str, Any]:
         match self.update:
             case Waiting(position, seconds):
-                return {"status": "queued", "position": position, "estimated_wait_time": _rounded(seconds)}
+                return {"status": "queued", "position": position, "estimated_wait_time": rounded(seconds)}
             case Running() as update:
                 progress = {
-                    "done": _rounded(update.speech_seconds_done),
-                    "expected": _rounded(update.expected_seconds),
-                    "left": _rounded(update.eta_seconds),
+                    "done": rounded(update.speech_seconds_done),
+                    "expected": rounded(update.expected_seconds),
+                    "left": rounded(update.eta_seconds),
                 }
                 return {"status": "running", "position": 0, "estimated_wait_time": 0.0, "progress": progress}
             case Done(result):
                 notices = [{"code": one.code, "message": one.message} for one in result.notices + result.stats.warnings]
                 url = f"/v1/jobs/{self.id}/result"
-                return {"status": "done", "url": url, "seconds": _rounded(result.seconds), "notices": notices}
+                return {"status": "done", "url": url, "seconds": rounded(result.seconds), "notices": notices}
             case Problem(error):
                 return {"status": "failed", "error": error_object(error)}
         return {"status": "stopped"}
@@ -154,5 +154,6 @@ class JobBook:
             self._by_key.pop(slot, None)
 
 
-def _rounded(seconds: float | None) -> float | None:
+def rounded(seconds: float | None) -> float | None:
+    """To milliseconds."""
     return None if seconds is None else round(seconds, 3)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from cosyui.api.jobs import rounded
 from cosyui.api.speaking import was_stopped
 from cosyui.api.stream_messages import Pieces, StreamError, send_event
 from cosyui.engine.request import SAMPLE_RATE
@@ -18,12 +19,13 @@ from cosyui.errors import BusyError, InputError
 from cosyui.host.encoding import SoundEncoder
 from cosyui.service.service import SynthesisService
 from cosyui.service.ticket import Ticket
-from cosyui.service.types import Chunk, FormError, Problem, Stopped, TakeForm
+from cosyui.service.types import Chunk, FormError, Problem, Running, Stopped, TakeForm, Waiting
 from cosyui.speech.sound.joints import HEAD_SECONDS, TAIL_SECONDS
 from cosyui.speech.text.arriving import Arriving, Part
 
 LONGEST_PART = 200
 """Characters; whoever listens waits for so much text at most."""
+PROGRESS_SECONDS = 5.0
 _SILENT = ("text_empty", "text_nothing_to_speak")
 _Submitted = tuple[Part, Ticket | None]
 
@@ -49,6 +51,7 @@ class Recital:
         self._samples = 0
         self._spoken = 0
         self._pause = 0.0
+        self._place: Waiting | Running | None = None
         self.ended = False
 
     def add(self, text: str) -> None:
@@ -137,9 +140,11 @@ class Recital:
         await self.tell("segment", index=self._spoken, characters=len(part.text), id=ticket.id, seed=ticket.seed)
         self._spoken += 1
         silence = round(SAMPLE_RATE * max(0.0, self._pause - HEAD_SECONDS - TAIL_SECONDS))
-        async with contextlib.aclosing(ticket.updates()) as updates:
+        async with contextlib.aclosing(ticket.updates()) as updates, self._progress():
             async for update in updates:
                 match update:
+                    case Waiting() | Running():
+                        self._place = update
                     case Chunk(pcm):
                         await self._sound(bytes(2 * silence) + pcm)
                         silence = 0
@@ -150,6 +155,28 @@ class Recital:
         self._tickets.remove(ticket)
         self._pause = part.pause
         await self.tell("timing", **self._figures())
+
+    @contextlib.asynccontextmanager
+    async def _progress(self) -> AsyncIterator[None]:
+        """A word now and then, so that nobody takes a wait for a dead connection."""
+        telling = asyncio.create_task(self._keep_telling())
+        try:
+            yield
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])
+
+    async def _keep_telling(self) -> None:
+        with contextlib.suppress(StreamError, WebSocketDisconnect):  # who sends the sound hears of it, too
+            while True:
+                await asyncio.sleep(PROGRESS_SECONDS)
+                await self.tell("progress", **self._progress_told(), **self._figures())
+
+    def _progress_told(self) -> dict[str, Any]:
+        match self._place:
+            case Waiting(position, seconds):
+                return {"status": "queued", "position": position, "estimated_wait_time": rounded(seconds)}
+        return {"status": "running", "position": 0, "estimated_wait_time": 0.0}
 
     async def _sound(self, pcm: bytes) -> None:
         self._samples += len(pcm) // 2

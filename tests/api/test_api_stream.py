@@ -8,6 +8,7 @@ import av
 import numpy as np
 import pytest
 
+from cosyui.api import recital
 from cosyui.host.fake_sound import tone_hz
 from tests.api.conftest import until
 from tests.api.test_api_speech import pitch
@@ -180,3 +181,25 @@ async def test_over_a_real_connection(api):
                 await socket.recv()
             assert caught.value.rcvd.code == 1003
         await until(lambda: site.idle)
+
+
+async def test_a_long_wait_is_told_from_time_to_time(stream, monkeypatch, release):
+    monkeypatch.setattr(recital, "PROGRESS_SECONDS", 0.01)
+    async with stream() as (_, connect):
+        first, second = await connect(), await connect()
+        for wire in (first, second):
+            wire.say("start", voice="en")
+            wire.say("text", text=HELD)
+            wire.say("end")
+            await wire.until("segment")
+        _, events = await first.until("progress")
+        assert events[-1]["status"] in ("queued", "running")
+        told = {}
+        while told.get("status") != "queued" or told["position"] != 1:
+            _, events = await second.until("progress")
+            told = events[-1]
+        assert set(told) >= {"estimated_wait_time", "seconds", "first_chunk_ms"}
+        release.touch()
+        for wire in (first, second):
+            sound, _ = await wire.until("done")
+            assert sound
