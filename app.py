@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from cosyui import __version__
+from cosyui.api.gate import Gate
 from cosyui.api.health import health_router
 from cosyui.api.metrics import metrics_router
 from cosyui.api.origin import SameOrigin
@@ -42,6 +44,7 @@ BAD_SETUP = 2
 """Exit code when the server cannot start as configured."""
 CLIPS, UPLOADS = "clips", "uploads"
 """Folders of temporary files."""
+Wait = Callable[[], Coroutine[Any, Any, None]]
 GRACE_SECONDS = 2
 """How long open connections may finish when the server goes down; a page keeps one open all the time."""
 
@@ -49,11 +52,13 @@ GRACE_SECONDS = 2
 class Server(uvicorn.Server):
     """Ends with code 0 on SIGINT and SIGTERM; uvicorn alone would raise the signal again after its clean shutdown.
 
-    ``farewell`` is awaited as soon as a signal comes: a page keeps connections open that would otherwise be cut off.
+    ``drain`` is awaited when the first signal comes, and it answers as before until then; a second signal does not
+    wait. ``farewell`` comes after it: a page keeps connections open that would otherwise be cut off.
     """
 
-    def __init__(self, config: uvicorn.Config, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, config: uvicorn.Config, drain: Wait, farewell: Wait) -> None:
         super().__init__(config)
+        self._drain = drain
         self._farewell = farewell
         self._leaving: asyncio.Task[None] | None = None
 
@@ -70,9 +75,15 @@ class Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def _leave(self, number: int) -> None:
-        self.handle_exit(number, None)
         if self._leaving is None:
-            self._leaving = asyncio.ensure_future(self._farewell())
+            self._leaving = asyncio.ensure_future(self._drain())
+            self._leaving.add_done_callback(lambda _: self._go(number))
+        elif not self._leaving.cancel():  # it waits no more
+            self.handle_exit(number, None)
+
+    def _go(self, number: int) -> None:
+        self._leaving = asyncio.ensure_future(self._farewell())
+        self.handle_exit(number, None)
 
 
 def read_options(arguments: Sequence[str]) -> tuple[Settings, bool]:
@@ -123,9 +134,10 @@ def listen(settings: Settings) -> socket.socket:
 
 def build(
     settings: Settings, outputs: OutputStore, devices: Sequence[str] = (), scratch: Path | None = None
-) -> tuple[FastAPI, Callable[[], Coroutine[Any, Any, None]]]:
+) -> tuple[FastAPI, Wait]:
     """The whole application, whose lifespan starts and stops the service, and the farewell of its page.
 
+    ``app.state.drain`` waits until what was asked for is answered, so long as the settings allow.
     ``scratch`` is a folder for temporary files, ours alone.
     """
     service = SynthesisService(
@@ -148,13 +160,14 @@ def build(
     app.include_router(health_router(service))
     v1 = V1(service, service.voices)
     app.include_router(metrics_router(service, v1.gate))
+    app.state.drain = partial(_drain, service, v1.gate)
     app.mount("/v1", v1.app())
     farewell = _add_page(app, service) if settings.page else _nobody_to_tell
     app.add_middleware(SameOrigin, settings=settings)
     return app, farewell
 
 
-def _add_page(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any, Any, None]]:
+def _add_page(app: FastAPI, service: SynthesisService) -> Wait:
     from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
     from cosyui.ui.shell import Shell
     from cosyui.ui.uploads import NamelessUploads
@@ -167,6 +180,16 @@ def _add_page(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine
 
 async def _nobody_to_tell() -> None:
     """There is no page."""
+
+
+async def _drain(service: SynthesisService, gate: Gate) -> None:
+    """Takes first, then what is still on its way to those who asked."""
+    loop, seconds = asyncio.get_running_loop(), service.settings.drain_seconds
+    end = loop.time() + seconds
+    await service.drain(seconds)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(end):
+            await gate.empty()
 
 
 def address(settings: Settings) -> str:
@@ -200,7 +223,7 @@ def serve(settings: Settings, only_check: bool) -> int:
             ws_max_size=2 * settings.body_max_bytes,  # what is a little too large still gets an answer
             ws_per_message_deflate=False,  # sound does not get smaller by it
         )
-        server = Server(config, farewell)
+        server = Server(config, app.state.drain, farewell)
         asyncio.run(server.serve(sockets=[listener]))
         log(logger, logging.INFO, "server_stopped")
         return 0 if server.started else 1

@@ -104,6 +104,9 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on; 0.0.0.0 opens it to the network")
     port: int = Field(7860, ge=1, le=65535, description="port to listen on")
     page: bool = Field(True, description="serve the page; without it the API alone, which needs less memory")
+    drain_seconds: float = Field(
+        30.0, ge=0, le=86_400, description="how long takes may still finish when the server is told to stop"
+    )
     hosts: str = Field("", description="names that browsers reach it by, as in voice.example.org, comma-separated")
 
     # who may do what

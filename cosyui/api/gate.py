@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import hmac
@@ -41,6 +42,7 @@ class Gate:
         self._rate = Buckets(settings.api_rate, clock) if settings.api_rate else None
         self._most = settings.api_concurrency
         self._unfinished: Counter[str] = Counter()
+        self._emptied = asyncio.Event()
 
     def client(self, authorization: str | None, address: str) -> str:
         """Who asks, by the header ``Authorization``. Raises ApiError ``api_key_missing`` or ``invalid_api_key``, and
@@ -80,6 +82,14 @@ class Gate:
         self._unfinished[client] -= 1
         if not self._unfinished[client]:
             del self._unfinished[client]
+        if not self._unfinished:
+            self._emptied.set()
+
+    async def empty(self) -> None:
+        """Returns once no request is unfinished."""
+        while self._unfinished:
+            self._emptied.clear()
+            await self._emptied.wait()
 
     @contextlib.contextmanager
     def inside(self, client: str) -> Iterator[None]:

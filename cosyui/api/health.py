@@ -26,7 +26,7 @@ def health_router(service: SynthesisService) -> APIRouter:
         problem, progress, facts = service.client.problem, service.client.progress, service.client.facts
         degraded = facts.degraded if facts is not None else None
         body = {
-            "status": "ready" if service.ready else "not ready",
+            "status": "ready" if service.ready else "draining" if service.draining else "not ready",
             "engine": service.client.state,
             "loading": None if progress is None else {"stage": progress.stage, "share": round(progress.share, 3)},
             "degraded": degraded.message if degraded is not None else None,

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from cosyui.engine.request import Mode, SynthesisRequest
-from cosyui.errors import CosyuiError, EngineError, InputError
+from cosyui.errors import CosyuiError, InputError
 from cosyui.host.encoding import EncoderPool
 from cosyui.host.pool import EnginePool
 from cosyui.notice import Notice
@@ -36,7 +36,7 @@ from cosyui.service.rights import Rights
 from cosyui.service.soft_restart import SoftRestarter, Trim
 from cosyui.service.state import overview_of, sample_of
 from cosyui.service.ticket import Ticket
-from cosyui.service.types import FormError, Overview, TakeForm
+from cosyui.service.types import FormError, Overview, StoppingError, TakeForm
 from cosyui.service.voices import SavedVoices
 from cosyui.settings import Settings
 from cosyui.speech.clip import pyav
@@ -92,6 +92,7 @@ class SynthesisService:
         self._started = time.monotonic()
         self._rejected = 0
         self._checks: set[asyncio.Task[Clip]] = set()
+        self.draining = False
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -110,6 +111,16 @@ class SynthesisService:
         self.client.on_change = self._engines_changed
         await self.client.start(lazy=self.settings.start == "lazy")
         await self.operations.start()
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing in any more, and wait until all that was taken in has ended, so many seconds at most."""
+        self.draining = True
+        log(logger, logging.INFO, "draining", unfinished=len(self._drive.jobs), seconds=seconds)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while tasks := [job.task for job in self._drive.jobs.values() if job.task is not None]:
+                    await asyncio.wait(tasks)
+        log(logger, logging.INFO, "drained", left=len(self._drive.jobs))
 
     async def close(self) -> None:
         """Cancel every request, stop the engines' processes. Bounded in time; calling it twice is fine.
@@ -156,7 +167,7 @@ class SynthesisService:
     def ready(self) -> bool:
         """True when a request would be worked on, after those before it, or once it has loaded the model."""
         held = self.soft_restarter.busy or self.life_cycle.unloading
-        return self.client.state in ("ready", "unloaded") and not self._closed and not held
+        return self.client.state in ("ready", "unloaded") and not (self.draining or self._closed or held)
 
     def check_text(self, text: str, mode: Mode = Mode.ZERO_SHOT) -> None:
         """Raises InputError ``text_empty``, ``text_too_long`` or ``text_nothing_to_speak``, field ``text``."""
@@ -208,7 +219,7 @@ class SynthesisService:
             FormError: with every problem of the form and its field.
             QueueFullError: (a BusyError) with a hint when to try again; a ClientQueueFullError if others may.
             CosyuiError: the reason why the engine is out of work for good (same code as at its failed load),
-                ``engine_not_ready`` when the service is shutting down, or ``internal``.
+                ``service_stopping`` (a BusyError) when the service goes down, or ``internal``.
         """
         began = Clock()
         try:
@@ -255,8 +266,8 @@ class SynthesisService:
         self.operations.rejected(take_id, form, error, long=self._is_long(form))
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise EngineError("engine_not_ready", "The service is shutting down. Try again when it is back.")
+        if self.draining or self._closed:
+            raise StoppingError.make()
         if self.client.state == "broken":
             problem = self.client.problem
             assert problem is not None

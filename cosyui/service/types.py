@@ -164,6 +164,17 @@ class ClientQueueFullError(QueueFullError):
         return error
 
 
+class StoppingError(BusyError):
+    """The service goes down and takes nothing in any more; ``retry_after``: seconds, by when it may be back."""
+
+    status = 503
+    retry_after = 30
+
+    @classmethod
+    def make(cls) -> StoppingError:
+        return cls("service_stopping", "The service is shutting down. Try again when it is back.")
+
+
 @dataclass(frozen=True)
 class QueueEntry:
     """One request as the ops panel sees it; never its text. ``age_seconds`` counts from its submit; ``eta_seconds`` is

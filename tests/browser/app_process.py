@@ -32,6 +32,7 @@ class AppProcess:
         self.outputs = outputs
         self.temporary = outputs.with_name(f"{outputs.name}-tmp")
         self.temporary.mkdir()
+        settings.setdefault("drain_seconds", 0)
         settings.setdefault("journal", outputs.with_name(f"{outputs.name}.sqlite"))
         self.url = f"http://127.0.0.1:{settings['port']}"
         self.errors = deque(maxlen=200)

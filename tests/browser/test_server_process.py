@@ -1,5 +1,6 @@
 """The server without a browser: wrong setups end in one line, signals in a clean end, closed routes stay closed."""
 
+import json
 import os
 import signal
 import socket
@@ -30,7 +31,7 @@ def get(url):
         with urllib.request.urlopen(url, timeout=20) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
-        return error.code, b""
+        return error.code, error.read()
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,41 @@ def test_signal_ends_the_server_with_code_0_and_takes_the_engine_along(serve, nu
         with pytest.raises(ProcessLookupError):
             os.kill(engine, 0)
         assert not any("Traceback" in line for line in own.errors)
+
+
+def speech(url, text):
+    body = json.dumps({"model": "cosyui", "voice": "en", "input": text, "response_format": "pcm"}).encode()
+    ask = urllib.request.Request(f"{url}/v1/audio/speech", body, {"content-type": "application/json"})
+    return urllib.request.urlopen(ask, timeout=30)
+
+
+def test_an_answer_goes_on_to_its_end_while_the_server_drains(serve, tmp_path):
+    release = tmp_path / "release"
+    with serve(fake_release_file=release, drain_seconds=30) as own:
+        with speech(own.url, "[fake:hold][fake:seconds=2] A sentence.") as answer:
+            sound = answer.read(2)
+            own.process.send_signal(signal.SIGTERM)
+            while get(f"{own.url}/health/ready")[0] != 503:
+                pass
+            assert b'"draining"' in get(f"{own.url}/health/ready")[1]
+            assert get(f"{own.url}/health/live")[0] == 200
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                speech(own.url, "One more.")
+            assert refused.value.code == 503
+            assert int(refused.value.headers["retry-after"]) > 0
+            release.touch()
+            sound += answer.read()
+        assert len(sound) == 2 * 2 * 24_000
+        assert own.process.wait(30) == 0
+
+
+def test_a_second_signal_does_not_wait(serve):
+    with serve(drain_seconds=3600) as own, speech(own.url, "[fake:hold][fake:seconds=2] A sentence.") as answer:
+        answer.read(2)
+        own.process.send_signal(signal.SIGTERM)
+        while get(f"{own.url}/health/ready")[0] != 503:
+            pass
+        assert own.stop(signal.SIGTERM) == 0
 
 
 def test_files_are_served_from_the_output_folder_only(app):

@@ -259,6 +259,6 @@ class Storm:
         rows = self.service.operations.journal.page(limit=10_000).rows
         assert len(rows) == len({row.id for row in rows})
         outcomes = Counter(row.outcome for row in rows)
-        refused = self.refused.total() - (self.refused["engine_not_ready"] if self.sudden else 0)
+        refused = self.refused.total() - (self.refused["service_stopping"] if self.sudden else 0)
         assert refused <= outcomes.pop("rejected", 0) <= self.refused.total(), (self.sudden, self.refused, rows)
         assert {row.id for row in rows if row.outcome != "rejected"} == {asked.ticket.id for asked in self.asked}

@@ -320,6 +320,6 @@ async def test_who_asks_while_it_closes_is_told_so_and_leaves_a_row_and_no_clip(
         await closing
         with pytest.raises(CosyuiError) as caught:
             await asking
-    assert caught.value.code == "engine_not_ready"
-    assert [row.code for row in service.operations.journal.page().rows] == ["engine_not_ready"]
+    assert caught.value.code == "service_stopping"
+    assert [row.code for row in service.operations.journal.page().rows] == ["service_stopping"]
     assert list(service.settings.clips_dir.iterdir()) == []

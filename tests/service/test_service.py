@@ -12,7 +12,7 @@ import pytest
 from watching import follow, samples, until
 
 from cosyui.engine.request import Mode
-from cosyui.errors import CheckpointError, CosyuiError, EngineError, InputError, SetupError
+from cosyui.errors import BusyError, CheckpointError, CosyuiError, EngineError, InputError, SetupError
 from cosyui.host.config import FakeScript
 from cosyui.host.fake_sound import tone_hz
 from cosyui.service.types import Chunk, Done, FormError, Problem, QueueFullError, Running, Stopped, Waiting
@@ -313,9 +313,9 @@ async def test_close_stops_takes_and_the_engine(new_service, form):
     await service.close()
     assert [(await follow(ticket))[-1] for ticket in tickets] == [Stopped(), Stopped()]
     assert not process.is_running()
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(BusyError) as caught:
         await service.submit(form())
-    assert caught.value.code == "engine_not_ready"
+    assert caught.value.code == "service_stopping"
 
 
 async def test_journal_line_has_figures_and_no_text(fake_service, form, caplog):
