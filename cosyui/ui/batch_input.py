@@ -125,7 +125,7 @@ class BatchInput:
         if found == names:
             return (gr.skip(),) * (2 + CAST)
         choices = self._choices(self._dictionary.of(request))
-        had = {label: key for label, key in choices} | dict(zip(names, roles, strict=False))
+        had = dict(choices) | dict(zip(names, roles, strict=False))
         shown = [gr.Dropdown(choices=choices, visible=True, label=name, value=had.get(name)) for name in found]
         hidden = [gr.Dropdown(visible=False, value=None)] * (CAST - len(found))
         return found, gr.Column(visible=bool(found)), *shown, *hidden

@@ -1,6 +1,8 @@
 """English of the batch tab."""
 
-LABELS = {
+from cosyui.ui.locales.en_panel import LABELS as PANEL_LABELS
+
+LABELS = PANEL_LABELS | {
     "tab_batch": "Batch",
     "batch_file": "A file: CSV, JSON Lines or a dialogue as text",
     "batch_script": "Or a dialogue",
@@ -29,7 +31,7 @@ LABELS = {
     "batch_keep": "Keep it",
 }
 
-LIVE = {
+BATCH = {
     "batch_voice_en": "Example, English",
     "batch_voice_zh": "Example, Chinese",
     "batch_problems": "{count} problems; nothing was started",
