@@ -10,6 +10,7 @@ import io
 import json
 import os
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +77,8 @@ def _fill(archive: zipfile.ZipFile, batch: Batch, files: BatchFiles, done: list[
         archive.write(files.sound(batch.id, index), name)
     fits = 2 * total <= MAX_DATA_BYTES
     if fits:
-        with archive.open("dialogue.wav", "w", force_zip64=True) as out:
+        whole = zipfile.ZipInfo("dialogue.wav", time.localtime()[:6])
+        with archive.open(whole, "w", force_zip64=True) as out:
             out.write(wav_header(2 * total))
             for pcm in joined([files.sound(batch.id, index) for index in done], pause):
                 out.write(pcm)

@@ -42,9 +42,7 @@ class BatchInput:
         choices = [(name, name) for name in EXAMPLE_TRANSCRIPTS]
         with gr.Column(elem_classes="card"):
             with gr.Column(elem_classes="field"):
-                self.file = uploads_only(
-                    gr.File(label=t("batch_file"), file_types=ENDINGS, height=110, elem_id="batch-file")
-                )
+                self.file = uploads_only(gr.File(label=t("batch_file"), file_types=ENDINGS, elem_id="batch-file"))
                 gr.HTML(f'<p class="hint">{both("batch_file_hint")}</p>', js_on_load=None)
             with gr.Column(elem_classes="field") as self._written:
                 self.script = gr.Textbox(
@@ -63,12 +61,11 @@ class BatchInput:
                         for number in range(CAST)
                     ]
             with gr.Row(elem_classes="settings"):
-                self.voice = gr.Dropdown(
-                    choices=choices, value="en", label=t("batch_voice"), elem_id="batch-voice", min_width=160
-                )
-                self.pause = gr.Slider(
-                    0, 3, value=service.settings.batch_pause, step=0.1, label=t("batch_pause"), min_width=160
-                )
+                with gr.Column(min_width=150, elem_classes="field"):
+                    self.voice = gr.Dropdown(choices=choices, value="en", label=t("batch_voice"), elem_id="batch-voice")
+                with gr.Column(min_width=150, elem_classes="field"):
+                    pause = service.settings.batch_pause
+                    self.pause = gr.Slider(0, 3, value=pause, step=0.1, label=t("batch_pause"), elem_id="batch-pause")
             with gr.Row(elem_classes="actions"):
                 self.start = gr.Button(t("batch_start"), variant="primary", size="lg", elem_id="batch-start")
             self.problems = gr.HTML("", elem_id="batch-problems", js_on_load=None)

@@ -42,8 +42,9 @@ def status(batch: Batch, work: BatchWork | None, words: Words) -> str:
     parts = [words("batch_counts", done=counts["done"], total=total, seconds=batch.seconds)]
     if counts["failed"]:
         parts.append(words("batch_counts_failed", failed=counts["failed"]))
-    if work is not None and work.seconds_left:
-        parts.append(words("batch_left", time=duration(work.seconds_left)))
+    left = work.seconds_left if work is not None else None
+    if left is not None and left >= 1:
+        parts.append(words("batch_left", time=duration(left)))
     if batch.progress.code is not None:
         parts.append(words.error(CosyuiError(batch.progress.code, batch.progress.message or "")))
     share = (total - counts["waiting"]) / total if work is not None else None

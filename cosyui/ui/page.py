@@ -77,7 +77,7 @@ class Page:
                 SynthesisTab(self._service, self._takes, self._dictionary, t)
             with gr.Tab(t("tab_batch"), id="batch", visible=self._service.settings.batch_lines > 0) as batch:
                 lines = BatchTab(self._service, self._dictionary, t, self.owner)
-            lines.wire(batch.select)
+                lines.wire(batch.select)
             if self._service.settings.ops != "off":
                 with gr.Tab(t("tab_ops"), id="ops") as operate:
                     tab = OpsTab(self._service, self._dictionary, t)

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import shutil
 import time
 import wave
@@ -238,6 +239,19 @@ async def test_old_batches_go_and_those_at_work_or_just_fetched_stay(fake_servic
         await batches.purge()
         assert batches.of(OWNER) == [working, fetched]
         assert not batches.files.folder(old.id).exists()
+
+
+async def test_the_purge_of_takes_leaves_batches_alone_and_counts_them(fake_service):
+    async with fake_service(purge_hours=0.001, outputs_quota="1") as service:
+        batch = await begin(service, "One.")
+        await service.batches.ended(batch)
+        folder = service.batches.files.folder(batch.id)
+        for path in folder.iterdir():
+            os.utime(path, (0, 0))
+        service.operations.purge._folders[0][1]._since -= 3600
+        result = service.operations.purge.run()
+        assert (result.files, result.folders, dict(result.kept)) == (0, 0, {"protected": 3})
+        assert sorted(path.name for path in folder.iterdir()) == ["00001.wav", "order.json", "progress.json"]
 
 
 async def test_damaged_ones_are_told_and_left_alone(fake_service):

@@ -18,7 +18,7 @@ LABELS = PANEL_LABELS | {
         "voice, name, instruction, speed, seed, language."
     ),
     "batch_voice": "Default voice",
-    "batch_pause": "Pause between lines, s",
+    "batch_pause": "Pause, s",
     "batch_cast": "Who has which voice",
     "batch_start": "Make all lines",
     "batch_mine": "Your batches",

@@ -10,7 +10,7 @@ LABELS = PANEL_LABELS | {
     "batch_script_hint": "每行写成“名字：台词”。没有名字的行接着上一行；空行之后由默认声音来读。",
     "batch_file_hint": "CSV 的第一行是列名：必须有 text，可以有 voice、name、instruction、speed、seed、language。",
     "batch_voice": "默认声音",
-    "batch_pause": "行间停顿（秒）",
+    "batch_pause": "停顿（秒）",
     "batch_cast": "谁用哪个声音",
     "batch_start": "合成全部",
     "batch_mine": "我的批量任务",
