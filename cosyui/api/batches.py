@@ -16,7 +16,7 @@ from cosyui.api.gate import Gate
 from cosyui.api.problems import ApiError, error_object
 from cosyui.service.batch_input import KINDS, Kind, kind_of, parse, parse_objects
 from cosyui.service.batch_lines import BatchError, Parsed
-from cosyui.service.batch_record import Batch
+from cosyui.service.batch_record import Batch, owner_hash
 from cosyui.service.rights import UNPROVEN
 from cosyui.service.service import SynthesisService
 
@@ -66,7 +66,7 @@ class BatchRoutes:
         ]
 
     async def _all(self, request: Request) -> Response:
-        owner = await self._owner(request)
+        owner = self._owner(request)
         if request.method == "POST":
             return await self._start(request, owner)
         return JSONResponse({"object": "list", "data": [self._view(batch) for batch in self._batches.of(owner)]})
@@ -88,26 +88,26 @@ class BatchRoutes:
         return JSONResponse(self._view(batch), 202, {"location": f"/v1/batches/{batch.id}"})
 
     async def _one(self, request: Request) -> Response:
-        batch = await self._found(request)
+        batch = self._found(request)
         if request.method == "DELETE":
             await self._batches.remove(batch)
             return Response(status_code=204)
         return JSONResponse(self._view(batch) | {"lines": self._lines(batch)})
 
     async def _result(self, request: Request) -> Response:
-        batch = await self._found(request)
+        batch = self._found(request)
         path = await self._batches.result(batch)
         headers = {"cache-control": "no-store"}
         return FileResponse(path, media_type="application/zip", filename=f"{batch.id}.zip", headers=headers)
 
     async def _stop(self, request: Request) -> Response:
-        batch = await self._found(request)
+        batch = self._found(request)
         await self._batches.stop(batch)
         return JSONResponse(self._view(batch))
 
     async def _resume(self, request: Request) -> Response:
         client: str = request.state.client
-        batch = await self._found(request)
+        batch = self._found(request)
         self._gate.check_rate(client)
         if self._batches.work(batch) is None:
             self._gate.enter(client)
@@ -128,14 +128,14 @@ class BatchRoutes:
         self._followers.add(task)
         task.add_done_callback(self._followers.discard)
 
-    async def _owner(self, request: Request) -> str:
+    def _owner(self, request: Request) -> str:
         """By its key, or without keys by its address: the client's name in the gate is another one after each start."""
         if self._settings.api_key_digests:
-            return await self._batches.owner("key", request.state.client)
-        return await self._batches.owner("addr", request.client.host if request.client else UNPROVEN)
+            return owner_hash("key", request.state.client)
+        return owner_hash("addr", request.client.host if request.client else UNPROVEN)
 
-    async def _found(self, request: Request) -> Batch:
-        return self._batches.find(request.path_params["batch_id"], await self._owner(request))
+    def _found(self, request: Request) -> Batch:
+        return self._batches.find(request.path_params["batch_id"], self._owner(request))
 
     async def _read(self, request: Request) -> tuple[Parsed, dict[str, Any], bool]:
         """The lines, the options, and whether it is a script. Raises ApiError and BatchError."""

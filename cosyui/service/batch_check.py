@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from cosyui.engine.request import EngineFacts, Mode
@@ -10,6 +11,7 @@ from cosyui.service import checks
 from cosyui.service.batch_lines import BatchError, Line, LineError, Parsed
 from cosyui.service.types import TakeForm
 from cosyui.service.voice_names import VoiceData
+from cosyui.service.voice_record import ID_PATTERN
 from cosyui.service.voices import SavedVoices
 from cosyui.settings import Settings
 
@@ -21,7 +23,7 @@ class Checker:
         self._settings = settings
         self._voices = voices
         self._facts = facts
-        self._found: dict[str, tuple[str, VoiceData]] = {}
+        self._found: dict[str, tuple[str, str, VoiceData]] = {}
 
     def check(self, parsed: Parsed, cast: Mapping[str, str], default: str, *, script: bool) -> tuple[Line, ...]:
         """The lines, each with its voice: its own, that of its name in the ``cast``, or the ``default``.
@@ -48,13 +50,13 @@ class Checker:
         if script and line.name and not cast.get(line.name):
             message = f"{line.name!r} has no voice. Choose one in the cast, or write the name as it stands there."
             return line, [LineError("speaker_unknown", message, "cast", line.number)]
-        name = line.voice or cast.get(line.name, "") or default
+        asked = line.voice or cast.get(line.name, "") or default
         problems: list[InputError] = []
         try:
-            key, voice = self._voice(name)
+            name, key, voice = self._voice(asked)
         except CosyuiError as error:
             problems.append(InputError(error.code, error.message, error.field))
-            key, voice = "", VoiceData(b"", "any")
+            name, key, voice = asked, "", VoiceData(b"", "any")
         form = form_of(line, voice)
         problems += checks.form_problems(form, self._settings)
         if form.mode is Mode.INSTRUCT and self._facts is not None and not self._facts.instruct_supported:
@@ -63,13 +65,18 @@ class Checker:
         wrong = [LineError(one.code, one.message, one.field, line.number) for one in problems]
         return line.model_copy(update={"voice": name, "voice_key": key}), wrong
 
-    def _voice(self, name: str) -> tuple[str, VoiceData]:
-        """Each is looked up once. Raises InputError ``voice_missing`` and MissingError."""
+    def _voice(self, name: str) -> tuple[str, str, VoiceData]:
+        """Its name, what it goes by for good, and its data; looked up once.
+
+        Raises InputError ``voice_missing`` and MissingError.
+        """
         if not name:
             raise InputError("voice_missing", "The line has no voice. Name one, or choose a default voice.", "voice")
         if name not in self._found:
             key = self._voices.key(name)
-            self._found[name] = (key, find(self._voices, key or name))
+            voice = find(self._voices, key or name)
+            shown = self._voices.get(key).name if re.fullmatch(ID_PATTERN, key) else name
+            self._found[name] = (shown, key, voice)
         return self._found[name]
 
 

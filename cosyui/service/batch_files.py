@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from cosyui.speech.sound.audio_out import HEADER_BYTES
 
 BATCHES = "batches"
 """The folder, below the outputs."""
-ORDER, PROGRESS, ARCHIVE, SALT = "order.json", "progress.json", "batch.zip", ".salt"
+ORDER, PROGRESS, ARCHIVE = "order.json", "progress.json", "batch.zip"
 NEW, GONE = ".new-", ".gone-"
 LARGEST_RECORD = 64 << 20
 
@@ -102,21 +101,9 @@ class BatchFiles:
                     total += entry.stat(follow_symlinks=False).st_size
         return total
 
-    def salt(self) -> bytes:
-        """A number that stays: what names of owners are mixed with. Raises OSError."""
-        path = self.root / SALT
-        with suppress(FileNotFoundError):
-            found = path.read_bytes()
-            if len(found) == 32:
-                return found
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = self.root / f"{SALT}.{secrets.token_hex(4)}"
-        _write(new, secrets.token_bytes(32))
-        new.chmod(0o600)
-        new.replace(path)
-        return path.read_bytes()
-
     def _read(self, folder: Path) -> Batch:
+        for left in folder.glob(".*.part"):  # a killed server was writing it
+            left.unlink()
         order = Order.model_validate_json(_read(folder / ORDER))
         progress = Progress.model_validate_json(_read(folder / PROGRESS))
         if order.id != folder.name or len(progress.lines) != len(order.lines):

@@ -127,6 +127,7 @@ class BatchWork:
     def _pause(self, code: str, message: str) -> None:
         """Ends the run: the others at work still end in their own way."""
         self._ends = True
+        self._room.freed()
         if code == CLOSING:
             return
         progress = self.batch.progress

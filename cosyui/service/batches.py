@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import logging
 import math
 import time
@@ -25,6 +23,7 @@ from cosyui.service.batch_lines import Parsed
 from cosyui.service.batch_record import Batch
 from cosyui.service.batch_work import BatchWork, Room, Submit, not_stored
 from cosyui.service.batch_zip import build
+from cosyui.service.operations import STOP_SECONDS
 from cosyui.service.voices import SavedVoices
 from cosyui.settings import Settings
 
@@ -43,7 +42,7 @@ class Engines:
 
 
 class Batches:
-    """`start`, use, `close`, on one event loop. A batch is there for its owner alone: see `owner`.
+    """`start`, use, `close`, on one event loop. A batch is there for its owner alone: see `owner_hash`.
 
     ``problems`` tells of what `start` could not read; ``room`` wants to be told of every request that has ended.
     """
@@ -60,10 +59,9 @@ class Batches:
         self._engines = engines
         self._batches: dict[str, Batch] = {}
         self._work: dict[str, tuple[BatchWork, asyncio.Task[None]]] = {}
-        self._archiving: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
         self._built: dict[str, int] = {}
         self._sightings = Sightings()
-        self._salt = b""
 
     async def start(self) -> None:
         """Read what there is, and go on with what was at work. Never raises: what cannot be read is told."""
@@ -84,24 +82,11 @@ class Batches:
                 self._begin(batch)
 
     async def close(self) -> None:
-        """Stop all work; what was at work goes on after the next start."""
-        works = list(self._work.values())
-        for work, _ in works:
-            await work.stop()
-        if works:
-            await asyncio.wait([task for _, task in works])
-
-    async def owner(self, kind: str, name: str) -> str:
-        """What is stored of whoever owns a batch: nothing of the ``name`` can be read from it, and it stays the same.
-
-        Raises CosyuiError ``batch_not_stored``.
-        """
-        if not self._salt:
-            try:
-                self._salt = await asyncio.to_thread(self.files.salt)
-            except OSError as error:
-                raise not_stored(error) from error
-        return f"{kind}-{hmac.new(self._salt, name.encode('utf-8', 'replace'), hashlib.sha256).hexdigest()[:32]}"
+        """Stop all work; what was at work goes on after the next start. Bounded in time: a disk may hang."""
+        stopping = [asyncio.ensure_future(work.stop()) for work, _ in self._work.values()]
+        stopping += [task for _, task in self._work.values()]
+        if stopping:
+            await asyncio.wait(stopping, timeout=STOP_SECONDS)
 
     async def add(
         self,
@@ -169,33 +154,37 @@ class Batches:
 
     async def resume(self, batch: Batch) -> None:
         """Make what is missing, also what has failed; nothing if all is there, or at work."""
-        if batch.id in self._work or not batch.left():
-            return
-        progress = batch.progress
-        progress.state, progress.code, progress.message = "working", None, None
-        for line in progress.lines:
-            if line.status == "failed":
-                line.status, line.code, line.message = "waiting", None, None
-        batch.touch()
-        self._begin(batch)
+        async with self._lock(batch):
+            if batch.id in self._work or batch.id not in self._batches or not batch.left():
+                return
+            progress = batch.progress
+            progress.state, progress.code, progress.message = "working", None, None
+            for line in progress.lines:
+                if line.status == "failed":
+                    line.status, line.code, line.message = "waiting", None, None
+            batch.touch()
+            self._begin(batch)
 
     async def remove(self, batch: Batch) -> None:
         """Delete all of it. Raises CosyuiError ``batch_not_removed``."""
-        await self.stop(batch)
-        self._forget(batch)
-        try:
-            await asyncio.to_thread(self.files.remove, batch.id)
-        except OSError as error:
-            message = f"Some of the batch is still on the disk ({error.strerror}); the next start tries again."
-            raise CosyuiError("batch_not_removed", message) from error
+        async with self._lock(batch):
+            await self.stop(batch)
+            for known in (self._batches, self._locks, self._built):
+                known.pop(batch.id, None)
+            try:
+                await asyncio.to_thread(self.files.remove, batch.id)
+            except OSError as error:
+                message = f"Some of the batch is still on the disk ({error.strerror}); the next start tries again."
+                raise CosyuiError("batch_not_removed", message) from error
 
     async def result(self, batch: Batch) -> Path:
         """The ZIP file of what is made; made once for each state of the batch.
 
-        Raises ConflictError ``batch_not_done`` while it is at work or nothing is made, and CosyuiError
-        ``batch_not_stored`` or ``batch_broken``.
+        Raises ConflictError ``batch_not_done`` while it is at work or nothing is made, MissingError
+        ``batch_not_found``, and CosyuiError ``batch_not_stored`` or ``batch_broken``.
         """
-        async with self._archiving.setdefault(batch.id, asyncio.Lock()):
+        async with self._lock(batch):
+            self.find(batch.id, batch.order.owner)
             if batch.id in self._work or not batch.counts()["done"]:
                 message = "The batch is still at work, or nothing of it is made. Wait, or stop it first."
                 raise ConflictError("batch_not_done", message)
@@ -222,7 +211,10 @@ class Batches:
                 continue
             over -= sizes.get(batch.id, 0)
             log(logger, logging.INFO, "batch_purged", batch=batch.id)
-            await self.remove(batch)
+            try:
+                await self.remove(batch)
+            except CosyuiError as error:
+                log(logger, logging.WARNING, "batch_not_purged", batch=batch.id, reason=error.message)
 
     def _begin(self, batch: Batch) -> None:
         places = self._engines.places()
@@ -235,10 +227,9 @@ class Batches:
         finally:
             del self._work[work.batch.id]
 
-    def _forget(self, batch: Batch) -> None:
-        self._batches.pop(batch.id, None)
-        self._archiving.pop(batch.id, None)
-        self._built.pop(batch.id, None)
+    def _lock(self, batch: Batch) -> asyncio.Lock:
+        """Its files are packed, or it begins anew, or it is deleted: one of them at a time."""
+        return self._locks.setdefault(batch.id, asyncio.Lock())
 
     def _look(self) -> tuple[dict[str, float], dict[str, int]]:
         """How long ago something was written down for each, in seconds, and its bytes."""

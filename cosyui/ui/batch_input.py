@@ -65,7 +65,9 @@ class BatchInput:
                     self.voice = gr.Dropdown(choices=choices, value="en", label=t("batch_voice"), elem_id="batch-voice")
                 with gr.Column(min_width=150, elem_classes="field"):
                     pause = service.settings.batch_pause
-                    self.pause = gr.Slider(0, 3, value=pause, step=0.1, label=t("batch_pause"), elem_id="batch-pause")
+                    self.pause = gr.Slider(
+                        0, max(3, pause), value=pause, step=0.1, label=t("batch_pause"), elem_id="batch-pause"
+                    )
             with gr.Row(elem_classes="actions"):
                 self.start = gr.Button(t("batch_start"), variant="primary", size="lg", elem_id="batch-start")
             self.problems = gr.HTML("", elem_id="batch-problems", js_on_load=None)

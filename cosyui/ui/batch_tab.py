@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from cosyui.errors import CosyuiError, MissingError
-from cosyui.service.batch_record import Batch
+from cosyui.service.batch_record import Batch, owner_hash
 from cosyui.service.service import SynthesisService
 from cosyui.ui import batch_view, render
 from cosyui.ui.batch_input import BatchInput
@@ -19,10 +19,9 @@ from cosyui.ui.controls import quiet, take_player
 from cosyui.ui.i18n import Dictionary, Words, both
 from cosyui.ui.owner import owner_of
 from cosyui.ui.picking import picker
+from cosyui.ui.synthesis import session_of
 
 TICK = 1.0
-NAMED = 13
-"""Characters of an owner's hash that the queue and the journal show."""
 Listener = Callable[..., Any]
 _LATEST = "(file) => cosyui.download(file && {...file, url: file.url + '?' + Date.now()})"
 
@@ -108,20 +107,26 @@ class BatchTab:
     ) -> tuple[Any, ...]:
         words = self._dictionary.of(request)
         try:
-            owner = await self._owner_of(request, browser)
+            owner = _owner(request, browser)
             read = await self._input.read(*given)
             batch = await self._batches.add(
-                owner, owner[:NAMED], read.parsed, cast=read.cast, voice=voice or "", pause=pause, script=read.script
+                owner,
+                session_of(request)[:8],
+                read.parsed,
+                cast=read.cast,
+                voice=voice or "",
+                pause=pause,
+                script=read.script,
             )
         except CosyuiError as error:
             return batch_view.problems(error, words), *self._nothing, gr.skip()
         return "", *self._draw(View(batch.id), owner, words), gr.Column(visible=False)
 
     async def _look(self, view: View, browser: Any, request: gr.Request) -> tuple[Any, ...]:
-        return self._draw(view, await self._owner_of(request, browser), self._dictionary.of(request))
+        return self._draw(view, _owner(request, browser), self._dictionary.of(request))
 
     async def _choose(self, batch_id: str | None, browser: Any, request: gr.Request) -> tuple[Any, ...]:
-        owner = await self._owner_of(request, browser)
+        owner = _owner(request, browser)
         return *self._draw(View(batch_id or ""), owner, self._dictionary.of(request)), gr.Column(visible=False)
 
     async def _turn_back(self, view: View, browser: Any, request: gr.Request) -> tuple[Any, ...]:
@@ -142,7 +147,7 @@ class BatchTab:
     async def _act(
         self, do: Callable[[Batch], Awaitable[None]], view: View, browser: Any, request: gr.Request
     ) -> tuple[Any, ...]:
-        owner, words = await self._owner_of(request, browser), self._dictionary.of(request)
+        owner, words = _owner(request, browser), self._dictionary.of(request)
         try:
             await do(self._batches.find(view.batch_id, owner))
         except CosyuiError as error:
@@ -151,7 +156,7 @@ class BatchTab:
 
     async def _play(self, view: View, browser: Any, index: str, request: gr.Request) -> tuple[Any, Any]:
         try:
-            batch = self._batches.find(view.batch_id, await self._owner_of(request, browser))
+            batch = self._batches.find(view.batch_id, _owner(request, browser))
         except MissingError:
             return gr.skip(), gr.skip()
         if not index.isdecimal() or int(index) not in range(len(batch.order.lines)):
@@ -165,15 +170,12 @@ class BatchTab:
         words = self._dictionary.of(request)
         yield render.note(words("batch_packing")), None
         try:
-            batch = self._batches.find(view.batch_id, await self._owner_of(request, browser))
+            batch = self._batches.find(view.batch_id, _owner(request, browser))
             path = await self._batches.result(batch)
         except CosyuiError as error:
             yield render.problem_of(error, words), None
             return
         yield "", str(await asyncio.to_thread(path.resolve))
-
-    async def _owner_of(self, request: gr.Request, browser: Any) -> str:
-        return await self._batches.owner("page", owner_of(request, browser))
 
     @property
     def _nothing(self) -> tuple[Any, ...]:
@@ -209,6 +211,10 @@ class BatchTab:
             gr.Timer(active=work is not None),
             "",
         )
+
+
+def _owner(request: gr.Request, browser: Any) -> str:
+    return owner_hash("page", owner_of(request, browser))
 
 
 def _asking(*, asks: bool) -> tuple[Any, Any, Any]:

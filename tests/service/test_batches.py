@@ -173,6 +173,9 @@ async def test_a_voice_that_goes_is_no_other_voice(fake_service, tmp_path, clip)
     async with fake_service(script=FakeScript(release_file=str(tmp_path / "release"))) as service:
         voice = service.voices.add(VoiceForm("Ann", clip, "What she says.", "en", "Ann"))
         asked = watch(service)
+        assert (await begin(service, "One.", voice=voice.id)).order.lines[0].voice == "Ann"
+        await until(lambda: service.overview().finished == 1)
+        asked.clear()
         batch = await begin(service, "[fake:hold] One.", "[fake:hold] Two.", "Three.", "Four.", voice="Ann")
         await until(lambda: len(asked) == 2)
         service.voices.change(voice.id, name="Anna")  # another name is still the same voice
@@ -200,10 +203,7 @@ async def test_an_owner_sees_no_other_ones_and_deleted_ones_are_gone(fake_servic
             service.batches.find(theirs.id, OWNER)
         await service.batches.remove(theirs)
         assert [path.name for path in (service.outputs.root / BATCHES).glob("batch_*")] == [mine.id]
-        names = {await service.batches.owner("page", name) for name in ("a", "a", "b")}
-        assert len(names) == 2
     async with fake_service() as service:
-        assert await service.batches.owner("page", "a") in names
         assert service.batches.find(mine.id, OWNER).order == mine.order
 
 
