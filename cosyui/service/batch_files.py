@@ -109,8 +109,11 @@ class BatchFiles:
         if order.id != folder.name or len(progress.lines) != len(order.lines):
             raise ValueError("the records do not belong together")
         for index, line in enumerate(progress.lines):
-            if line.status == "done" and _samples(self.sound(order.id, index)) != line.samples:
-                line.status = "waiting"  # its sound is gone: by the same seed it is made again
+            samples = _samples(self.sound(order.id, index))
+            if line.status == "waiting" and samples > 0:  # it was made, and the server killed before it said so
+                line.status, line.samples = "done", samples
+            elif line.status == "done" and samples != line.samples:  # gone: by the same seed it is made again
+                line.status = "waiting"
                 progress.state = "stopped" if progress.state == "done" else progress.state
         return Batch(order, progress)
 

@@ -211,6 +211,7 @@ class BatchWork:
             await self._failed(state, error)
         elif error.code in UNLUCKY and self.batch.order.lines[index].seed is None:
             state.seed = secrets.randbelow(SEED_LIMIT)
+            await self._save()
 
     async def _failed(self, state: LineState, error: CosyuiError) -> None:
         state.status, state.code, state.message = "failed", error.code, error.message

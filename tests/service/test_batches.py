@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import os
 import shutil
 import time
@@ -16,7 +17,7 @@ from cosyui.host.config import FakeScript
 from cosyui.host.fake_sound import fake_pcm
 from cosyui.ops.sightings import Sightings
 from cosyui.service import batches as batches_module
-from cosyui.service.batch_files import BATCHES
+from cosyui.service.batch_files import BATCHES, PROGRESS
 from cosyui.service.batch_input import parse
 from cosyui.service.batch_lines import Line, Parsed
 from cosyui.service.voice_record import VoiceForm
@@ -48,6 +49,12 @@ def watch(service):
 
 def statuses(batch):
     return [line.status for line in batch.progress.lines]
+
+
+def saved(service, batch):
+    """What stands on the disk."""
+    path = service.batches.files.folder(batch.id) / PROGRESS
+    return [line["status"] for line in json.loads(path.read_bytes())["lines"]]
 
 
 def samples_of(path):
@@ -95,7 +102,7 @@ async def test_after_a_kill_only_what_is_missing_is_made(fake_service, tmp_path)
     script = FakeScript(release_file=str(tmp_path / "release"))
     async with fake_service(script=script) as service:
         batch = await begin(service, "One.", "Two.", "[fake:hold] Three.", "Four.")
-        await until(lambda: batch.counts()["done"] == 2)
+        await until(lambda: saved(service, batch).count("done") == 2)
         shutil.copytree(service.outputs.root, tmp_path / "left")  # what a killed server leaves
         kept = service.batches.files.sound(batch.id, 1).read_bytes()
     (tmp_path / "release").touch()
@@ -109,6 +116,24 @@ async def test_after_a_kill_only_what_is_missing_is_made(fake_service, tmp_path)
     async with fake_service(outputs_dir=tmp_path / "left") as service:
         assert service.batches.work(service.batches.find(batch.id, OWNER)) is None
         assert service.overview().finished == 0
+
+
+async def test_a_sound_that_was_made_just_before_a_kill_is_kept(fake_service):
+    async with fake_service() as service:
+        batch = await begin(service, "One.", "Two.")
+        await service.batches.ended(batch)
+    path = service.batches.files.folder(batch.id) / PROGRESS
+    progress = json.loads(path.read_bytes())
+    progress["state"] = "working"
+    progress["lines"][1] |= {"status": "waiting", "samples": 0, "parts": []}
+    path.write_text(json.dumps(progress))
+    path.with_name(".progress.json.part").write_text("{")
+    async with fake_service() as service:
+        again = service.batches.find(batch.id, OWNER)
+        await service.batches.ended(again)
+        assert (again.state, service.overview().finished) == ("done", 0)
+        assert again.progress.lines[1].samples == batch.progress.lines[1].samples
+        assert not path.with_name(".progress.json.part").exists()
 
 
 async def test_a_server_that_ends_in_order_goes_on_later(fake_service, tmp_path):
