@@ -170,15 +170,19 @@ class Operations:
 
     def _purge(self, settings: Settings, outputs: Path, uploads: Path | None) -> Purge:
         age = settings.purge_hours * HOUR or math.inf
-        self.in_use.hold(BATCHES, outputs / BATCHES)  # they are deleted as a whole, by themselves
+        batches = outputs / BATCHES  # they are deleted as a whole, by themselves
+
+        def protected() -> frozenset[Path]:
+            return self.in_use() | {batches}
+
         folders = [Folder(outputs, age, settings.outputs_quota, own=_is_take_or_batch)]
         if uploads is None:
-            return Purge(folders, self.in_use)
+            return Purge(folders, protected)
         try:
-            return Purge([*folders, Folder(uploads, age, own=is_anything)], self.in_use)
+            return Purge([*folders, Folder(uploads, age, own=is_anything)], protected)
         except ValueError as error:  # others keep things in there
             self._not_started.append(remarks.uploads_kept(error))
-            return Purge(folders, self.in_use)
+            return Purge(folders, protected)
 
     def _begin_sampling(self) -> None:
         self._sampling = asyncio.create_task(self._sample(), name="sampler")
