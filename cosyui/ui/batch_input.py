@@ -96,6 +96,7 @@ class BatchInput:
         cast = {name: voice for name, voice in zip(names, roles, strict=False) if voice}
         if file:
             return Given(await asyncio.to_thread(self._parsed, Path(file)), cast, script=False)
+        self._check_size(len(script.encode("utf-8", "replace")))
         if len(speakers(script)) > CAST:
             message = f"More than {CAST} people speak. Use a CSV file with a column voice."
             raise InputError("cast_too_large", message, "cast")
@@ -120,7 +121,8 @@ class BatchInput:
         self, request: gr.Request, script: str, file: str | None, names: list[str], *roles: str | None
     ) -> tuple[Any, ...]:
         """A list of voices for everybody who speaks; who has one keeps it."""
-        found = (await self._named(Path(file)) if file else speakers(script))[:CAST]
+        most = self._service.settings.body_max_bytes
+        found = (await self._named(Path(file)) if file else speakers(script[:most]))[:CAST]
         if found == names:
             return (gr.skip(),) * (2 + CAST)
         choices = self._choices(self._dictionary.of(request))
@@ -155,7 +157,11 @@ class BatchInput:
         most = self._service.settings.body_max_bytes
         with file.open("rb") as source:
             data = source.read(most + 1)
-        if len(data) > most:
-            message = f"The file is larger than {most / 2**20:.1f} MB. Split it."
-            raise InputError("body_too_large", message, "file")
+        self._check_size(len(data))
         return data
+
+    def _check_size(self, size: int) -> None:
+        most = self._service.settings.body_max_bytes
+        if size > most:
+            message = f"The lines are larger than {most / 2**20:.1f} MB. Split them."
+            raise InputError("body_too_large", message, "file")
