@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 MOST_QUEUED = 2
 """Lines of a batch that wait in the queue at once: it shall not fill it for others."""
+MOST_AT_ONCE = 16
+LONGEST_WAIT = 60.0
 MOST_TRIES = 2
 HALTING = ("disk_full", "outputs_not_writable")
 """What every other line would meet, too."""
@@ -58,18 +60,24 @@ class Room:
 class BatchWork:
     """One run over what is left of a batch. `run` until its end; `stop` ends it sooner, and keeps what is made.
 
-    ``places``: how many takes the engine works on at once.
+    ``places`` tells how many takes the engine works on at once; half of them are left to others.
     """
 
     def __init__(
-        self, batch: Batch, files: BatchFiles, voices: SavedVoices, submit: Submit, room: Room, places: int
+        self,
+        batch: Batch,
+        files: BatchFiles,
+        voices: SavedVoices,
+        submit: Submit,
+        room: Room,
+        places: Callable[[], int],
     ) -> None:
         self.batch = batch
         self._files = files
         self._voices = voices
         self._submit = submit
         self._room = room
-        self._workers = max(MOST_QUEUED, places // 2)
+        self._places = places
         self._queued = asyncio.Semaphore(MOST_QUEUED)
         self._entering = asyncio.Lock()
         self._saving = asyncio.Lock()
@@ -94,7 +102,7 @@ class BatchWork:
     async def run(self) -> None:
         """Never raises: what stops all of it is the state of the batch afterwards."""
         todo = iter(self.batch.left())
-        ended = await asyncio.gather(*(self._work(todo) for _ in range(self._workers)), return_exceptions=True)
+        ended = await asyncio.gather(*(self._work(todo) for _ in range(MOST_AT_ONCE)), return_exceptions=True)
         for crash in (one for one in ended if isinstance(one, BaseException)):
             logger.error("batch_crashed", exc_info=crash, extra={"fields": {"batch": self.batch.id}})
             self._pause("internal", "Something went wrong inside the service. Resume the batch; the log has the rest.")
@@ -169,11 +177,15 @@ class BatchWork:
                 return await self._end_of(ticket, place)
             finally:
                 del self._tickets[index]
+                self._room.freed()
 
     async def _admitted(self, index: int, state: LineState) -> Ticket | None:
         """Waits for room in the queue; None if the run ended meanwhile."""
         line = self.batch.order.lines[index]
         while not self._ends:
+            if len(self._tickets) >= max(MOST_QUEUED, self._places() // 2):
+                await self._room.wait(LONGEST_WAIT)
+                continue
             voice = await asyncio.to_thread(find, self._voices, line.voice_key)
             try:
                 return await self._submit(form_of(line, voice, state.seed, self.batch.order.client))

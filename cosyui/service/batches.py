@@ -217,8 +217,7 @@ class Batches:
                 log(logger, logging.WARNING, "batch_not_purged", batch=batch.id, reason=error.message)
 
     def _begin(self, batch: Batch) -> None:
-        places = self._engines.places()
-        work = BatchWork(batch, self.files, self._voices, self._submit, self.room, places)
+        work = BatchWork(batch, self.files, self._voices, self._submit, self.room, self._engines.places)
         self._work[batch.id] = work, asyncio.create_task(self._run(work), name=f"batch-{batch.id}")
 
     async def _run(self, work: BatchWork) -> None:

@@ -20,6 +20,7 @@ from cosyui.service import batches as batches_module
 from cosyui.service.batch_files import BATCHES, PROGRESS
 from cosyui.service.batch_input import parse
 from cosyui.service.batch_lines import Line, Parsed
+from cosyui.service.types import Done
 from cosyui.service.voice_record import VoiceForm
 
 pytestmark = pytest.mark.anyio
@@ -188,6 +189,20 @@ async def test_a_full_queue_is_waited_for_and_never_filled(fake_service, form, t
         (tmp_path / "hold").touch()
         await service.batches.ended(batch)
         assert statuses(batch) == ["done"] * 2
+
+
+async def test_half_of_the_places_are_left_to_others(fake_service, form, tmp_path):
+    script = FakeScript(release_file=str(tmp_path / "release"), places=8)
+    async with fake_service(script=script) as service:
+        batch = await begin(service, *(f"[fake:hold] Line {number}." for number in range(9)))
+        await until(lambda: len(service.overview().running) == 4)
+        ticket = await service.submit(form("Somebody else's.", client="other"))
+        assert isinstance([update async for update in ticket.updates()][-1], Done)
+        assert len(service.overview().running) == 4
+        assert not service.overview().waiting
+        (tmp_path / "release").touch()
+        await service.batches.ended(batch)
+        assert statuses(batch) == ["done"] * 9
 
 
 async def test_a_voice_that_goes_is_no_other_voice(fake_service, tmp_path, clip):
