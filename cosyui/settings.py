@@ -164,6 +164,9 @@ class Settings(BaseSettings):
         600.0, gt=0, description="seconds after which a take is given up, or a long job that makes no progress"
     )
 
+    batch_lines: int = Field(1_000, ge=0, le=10_000, description="lines that a batch may have; 0 takes no batches")
+    batch_pause: float = Field(0.4, ge=0, le=10, description="seconds between the lines of a batch's joined file")
+
     # results and logs
     outputs_dir: Path = Field(Path("outputs"), description="folder for finished takes")
     purge_hours: float = Field(

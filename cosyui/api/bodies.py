@@ -86,7 +86,7 @@ class CloneBody(SpeechBody):
     transcript: Text = Field("", description="what is said in the clip; without it, it is used across languages")
 
 
-Body = TypeVar("Body", bound=SpeechBody)
+Body = TypeVar("Body", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,10 @@ def checked(kind: type[Body], fields: dict[str, Any], *, strict: bool) -> Body:
     try:
         return kind.model_validate(fields, strict=strict)
     except ValidationError as error:
-        _refuse(error)
+        _refuse(error, kind)
 
 
-def _refuse(error: ValidationError) -> NoReturn:
+def _refuse(error: ValidationError, kind: type[BaseModel]) -> NoReturn:
     """The first thing that is wrong."""
     detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
     if not detail["loc"]:  # a name that is no text
@@ -170,7 +170,7 @@ def _refuse(error: ValidationError) -> NoReturn:
         case "extra_forbidden":
             raise ApiError("parameter_unknown", f"There is no parameter {param}.", param)
     reason = detail["msg"].removeprefix("Value error, ")
-    about = CloneBody.model_fields[param].description
+    about = kind.model_fields[param].description
     hint = f" ({about})" if about else ""
     raise ApiError("parameter_invalid", f"The parameter {param} is not possible: {reason}{hint}.", param)
 

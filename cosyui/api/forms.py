@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from python_multipart.exceptions import FormParserError
@@ -17,10 +18,26 @@ from cosyui.api.problems import ApiError
 from cosyui.settings import Settings
 
 
+@dataclass(frozen=True)
+class Upload:
+    """A file of a form, with the name that its owner gave it."""
+
+    name: str
+    data: bytes
+
+
 async def read_form(
     request: Request, settings: Settings, file: str, most: int, fields: Collection[str]
 ) -> tuple[dict[str, str], bytes | None]:
-    """Its texts, and the bytes of its ``file``, of which there may be ``most``.
+    """As `read_upload`, without the name."""
+    texts, upload = await read_upload(request, settings, file, most, fields)
+    return texts, upload.data if upload is not None else None
+
+
+async def read_upload(
+    request: Request, settings: Settings, file: str, most: int, fields: Collection[str]
+) -> tuple[dict[str, str], Upload | None]:
+    """Its texts, and its ``file``, of which there may be ``most`` bytes.
 
     Raises ApiError ``body_invalid``, ``body_too_large``, ``parameter_invalid`` or ``parameter_unknown``.
     """
@@ -40,7 +57,8 @@ async def read_form(
             raise ApiError("parameter_invalid", f"The form's file, and nothing else, is called {file}.", file)
         if upload is not None and (upload.size or 0) > most:
             raise _too_large(most)
-        return _texts(given, fields), await upload.read() if upload is not None else None
+        texts = _texts(given, fields)
+        return texts, Upload(upload.filename or "", await upload.read()) if upload is not None else None
     finally:
         await form.close()
 

@@ -12,6 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp
 
+from cosyui.api.batch_document import with_batches
+from cosyui.api.batches import BatchRoutes
 from cosyui.api.bodies import Wish, read_wish
 from cosyui.api.front import OPEN, Front
 from cosyui.api.gate import Gate
@@ -55,6 +57,7 @@ class V1:
             Route("/jobs/{job_id}", self._job, methods=["GET", "DELETE"]),
             Route("/jobs/{job_id}/result", self._result),
             *VoiceRoutes(self._service, self.gate).routes(),
+            *BatchRoutes(self._service, self.gate).routes(),
             Route(OPEN, self._openapi),
         ]
         app: ASGIApp = Front(Router(routes, redirect_slashes=False), self.gate)
@@ -99,7 +102,7 @@ class V1:
         return await result_response(self._found(request), self._service.encoders)
 
     async def _openapi(self, request: Request) -> Response:
-        return JSONResponse(with_voices(document()))
+        return JSONResponse(with_batches(with_voices(document())))
 
     async def _read(self, request: Request, *, stream: bool) -> tuple[Wish, TakeForm]:
         client: str = request.state.client

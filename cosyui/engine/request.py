@@ -87,7 +87,8 @@ class RequestStats:
     """Measured by the engine for one finished request; seconds are the time it was worked on, on the engine's clock.
 
     ``retries``: segments that were made again because they came out bad; ``redone``: pieces of sound that were made
-    again in float32; ``warnings``: remarks for the user.
+    again in float32; ``warnings``: remarks for the user. ``parts``: of each segment, the sample at which its sound
+    ends, and the characters of its text as it was read.
     """
 
     speech_seconds: float
@@ -105,6 +106,7 @@ class RequestStats:
     warnings: tuple[Notice, ...] = ()
     redone: int = 0
     memory: RequestMemory | None = None
+    parts: tuple[tuple[int, int], ...] = ()
 
     @property
     def rtf(self) -> float:

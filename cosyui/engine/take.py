@@ -87,6 +87,7 @@ class Take:
     redone: int = 0
     warnings: list[Notice] = field(default_factory=list)
     doubts: list[Notice] = field(default_factory=list)
+    parts: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -117,7 +118,9 @@ class Take:
             self.tokens += chosen.tokens
             if chosen.doubt is not None:
                 self.doubts.append(chosen.doubt)
-            yield from self._border(self._chunk(chosen.finish()))
+            chunk = self._chunk(chosen.finish())
+            self.parts.append((self.samples, len(segment.text)))
+            yield from self._border(chunk)
         yield Finished(request.id, self._stats(len(segments)))
 
     def _text(self) -> Generator[Need, Any, tuple[list[SegmentInput], tuple[Notice, ...]]]:
@@ -252,4 +255,5 @@ class Take:
             precision=self.studio.precision,
             warnings=(*self.warnings, *self._remarks()),
             redone=self.redone,
+            parts=tuple(self.parts),
         )

@@ -58,6 +58,7 @@ class _Take:
         self.segment = 0
         self.left = b""
         self.sent = 0
+        self.parts: list[tuple[int, int]] = []
         self.index = 0
         self.retries = 0
         self.begun = False
@@ -86,6 +87,8 @@ class _Take:
         chunk = AudioChunk(self.request.id, self.index, pcm)
         self.sent += chunk.samples
         self.index += 1
+        if not self.left:
+            self.parts.append((self.sent, len(self.request.text) // self.segments))
         return chunk
 
 
@@ -237,6 +240,7 @@ class FakeEngine:
             segments=max(1, take.segments),
             retries=take.retries,
             memory=memory,
+            parts=tuple(take.parts),
         )
         return [Finished(take.request.id, stats)]
 

@@ -9,7 +9,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import psutil
 
@@ -23,10 +23,11 @@ from cosyui.ops.leaks import Leak, find_leaks
 from cosyui.ops.logs import log
 from cosyui.ops.metrics import Metrics
 from cosyui.ops.monitor import Monitor
-from cosyui.ops.purge import HOUR, Folder, Purge, is_anything
+from cosyui.ops.purge import HOUR, Folder, Purge, is_anything, is_take
 from cosyui.ops.sampler import Sample, Sampler, ServiceSample, Sources
 from cosyui.ops.schedule import JobView, Schedule
 from cosyui.service import remarks
+from cosyui.service.batch_files import BATCHES
 from cosyui.service.in_use import InUse
 from cosyui.service.job import Job
 from cosyui.service.rows import ended_row, rejected_row
@@ -169,14 +170,19 @@ class Operations:
 
     def _purge(self, settings: Settings, outputs: Path, uploads: Path | None) -> Purge:
         age = settings.purge_hours * HOUR or math.inf
-        folders = [Folder(outputs, age, settings.outputs_quota)]
+        batches = outputs / BATCHES  # they are deleted as a whole, by themselves
+
+        def protected() -> frozenset[Path]:
+            return self.in_use() | {batches}
+
+        folders = [Folder(outputs, age, settings.outputs_quota, own=_is_take_or_batch)]
         if uploads is None:
-            return Purge(folders, self.in_use)
+            return Purge(folders, protected)
         try:
-            return Purge([*folders, Folder(uploads, age, own=is_anything)], self.in_use)
+            return Purge([*folders, Folder(uploads, age, own=is_anything)], protected)
         except ValueError as error:  # others keep things in there
             self._not_started.append(remarks.uploads_kept(error))
-            return Purge(folders, self.in_use)
+            return Purge(folders, protected)
 
     def _begin_sampling(self) -> None:
         self._sampling = asyncio.create_task(self._sample(), name="sampler")
@@ -212,3 +218,7 @@ class Operations:
         closing = threading.Thread(target=self.monitor.close, name="ops-closing", daemon=True)
         closing.start()
         closing.join(STOP_SECONDS)
+
+
+def _is_take_or_batch(path: PurePath) -> bool:
+    return is_take(path) or path.parts[:1] == (BATCHES,)

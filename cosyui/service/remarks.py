@@ -72,6 +72,16 @@ def voices_unread(folder: Path, error: OSError) -> Notice:
     return Notice.of("voices_unread", sentence, path=str(folder), reason=error.strerror or str(error))
 
 
+def batches_damaged(reasons: Sequence[str]) -> Notice:
+    sentence = "{count} batches cannot be read and are left out: {reason}."
+    return Notice.of("batches_damaged", sentence, count=len(reasons), reason="; ".join(reasons[:3]))
+
+
+def batches_unread(folder: Path, error: OSError) -> Notice:
+    sentence = "The folder of batches {path} cannot be read: {reason}."
+    return Notice.of("batches_unread", sentence, path=str(folder), reason=error.strerror or str(error))
+
+
 def of_purge(purge: JobView) -> Iterator[Notice]:
     """How the last run went."""
     if purge.error is not None:

@@ -25,11 +25,12 @@ from cosyui.ops.logs import log
 from cosyui.ops.monitor import Monitor
 from cosyui.service import checks
 from cosyui.service.admission import AdmissionQueue
+from cosyui.service.batches import Batches, Engines
 from cosyui.service.clips import Clip, ClipStore
 from cosyui.service.drive import Drive, internal
 from cosyui.service.job import Clock, Job
 from cosyui.service.life_cycle import MINUTE, LifeCycle, Load, Unload
-from cosyui.service.operations import STOP_SECONDS, Operations
+from cosyui.service.operations import FIRST_PURGE, PURGE_EVERY, STOP_SECONDS, Operations
 from cosyui.service.outputs import OutputStore
 from cosyui.service.recorder import Recorder
 from cosyui.service.rights import Rights
@@ -89,6 +90,9 @@ class SynthesisService:
         self.life_cycle = LifeCycle(
             self._queue, client, lambda: bool(self._drive.jobs), MINUTE * settings.idle_unload_minutes
         )
+        engines = Engines(lambda: client.places, lambda: client.facts)
+        self.batches = Batches(settings, outputs.root, self.voices, self.submit, engines)
+        self.operations.schedule.add("batches", self.batches.purge, PURGE_EVERY, first_in=FIRST_PURGE)
         self._started = time.monotonic()
         self._rejected = 0
         self._checks: set[asyncio.Task[Clip]] = set()
@@ -111,6 +115,7 @@ class SynthesisService:
         self.client.on_change = self._engines_changed
         await self.client.start(lazy=self.settings.start == "lazy")
         await self.operations.start()
+        await self.batches.start()
 
     async def drain(self, seconds: float) -> None:
         """Take nothing in any more, and wait until all that was taken in has ended, so many seconds at most."""
@@ -133,6 +138,7 @@ class SynthesisService:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        await self.batches.close()
         tasks = [job.task for job in self._drive.jobs.values() if job.task is not None]
         for task in tasks:
             task.cancel()
@@ -258,7 +264,7 @@ class SynthesisService:
     def overview(self) -> Overview:
         """The queue, the engine and the memory at this moment; quick. Call it on the event loop."""
         health, uptime = self.operations.health(), time.monotonic() - self._started
-        health = replace(health, problems=health.problems + self.voices.problems)
+        health = replace(health, problems=health.problems + self.voices.problems + self.batches.problems)
         return overview_of(self.client, self._queue, self._drive, health, rejected=self._rejected, uptime=uptime)
 
     def _refused(self, take_id: str, form: TakeForm, error: CosyuiError) -> None:
@@ -315,6 +321,7 @@ class SynthesisService:
     def _ended(self, job: Job) -> None:
         beside = sum(other.started is not None for other in self._queue.running)
         self.operations.ended(job, beside, self.client.engines[job.engine].latest_stats)
+        self.batches.room.freed()
         self.life_cycle.watch()
 
     def _engines_changed(self) -> None:

@@ -82,6 +82,13 @@ class SavedVoices:
                 return None
             raise
 
+    def key(self, name: str) -> str:
+        """What a voice goes by for good: the name of a built-in one, the id of a saved one; empty if there is none."""
+        if self._built_in.find(name) is not None:
+            return name
+        wanted = normal(name)
+        return next((key for key, voice in self._voices.items() if name == key or voice.name == wanted), "")
+
     def list(self) -> Sequence[str]:
         return (*self._built_in.list(), *(voice.name for voice in self._voices.values()))
 

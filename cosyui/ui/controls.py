@@ -6,7 +6,7 @@ Methods are replaced on the instance: a subclass of a Gradio component writes a 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
 from gradio.data_classes import FileData
@@ -14,9 +14,24 @@ from gradio.data_classes import FileData
 from cosyui.ui.i18n import both
 from cosyui.ui.presets import GROUPS
 
+Upload = TypeVar("Upload", gr.Audio, gr.File)
+
+
+def uploads_only(component: Upload) -> Upload:
+    """The same, that takes uploads of this page only: an address sent in their place is never fetched."""
+    keep = component.async_move_resource_to_block_cache
+
+    async def keep_file(url_or_file_path: str | Path | None) -> str | None:
+        if "://" in str(url_or_file_path):
+            raise gr.Error("Upload it as a file.", print_exception=False)
+        return await keep(url_or_file_path)
+
+    component.async_move_resource_to_block_cache = keep_file  # type: ignore[method-assign]
+    return component
+
 
 def clip_input(label: Any) -> gr.Audio:
-    """Upload or microphone. Takes uploads of this page only: an address sent in their place is never fetched."""
+    """Upload or microphone."""
     clip = gr.Audio(
         sources=["upload", "microphone"],
         type="filepath",
@@ -26,24 +41,16 @@ def clip_input(label: Any) -> gr.Audio:
         buttons=[],
         waveform_options=_waveform(),
     )
-    keep = clip.async_move_resource_to_block_cache
-
-    async def keep_file(url_or_file_path: str | Path | None) -> str | None:
-        if "://" in str(url_or_file_path):
-            raise gr.Error("Upload the clip as a file.", print_exception=False)
-        return await keep(url_or_file_path)
-
-    clip.async_move_resource_to_block_cache = keep_file  # type: ignore[method-assign]
-    return clip
+    return uploads_only(clip)
 
 
-def take_player() -> gr.Audio:
+def take_player(elem_id: str = "take") -> gr.Audio:
     """Plays a finished WAV where it lies: no copy of it, and no run of ffmpeg to look into it."""
     player = gr.Audio(
         type="filepath",
         interactive=False,
         show_label=False,
-        elem_id="take",
+        elem_id=elem_id,
         elem_classes="sound",
         buttons=["download"],
         waveform_options=_waveform(),

@@ -92,6 +92,7 @@ class Dictionary:
             "clip_mb": settings.clip_max_bytes / (1 << 20),
             "clip_decode": DECODE_SECONDS,
             "formats": formats(),
+            "batch_lines": settings.batch_lines,
         }
         self._words = {name: Words(name, limits) for name in PAGE}
 

@@ -13,10 +13,12 @@ from starlette.routing import Mount
 from cosyui.service.service import SynthesisService
 from cosyui.service.voice_names import EXAMPLES
 from cosyui.ui import banner
+from cosyui.ui.batch_tab import BatchTab
 from cosyui.ui.controls import quiet
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
 from cosyui.ui.login import LoginGate
 from cosyui.ui.ops_tab import OpsTab
+from cosyui.ui.owner import drawn, owner_state
 from cosyui.ui.synthesis import SynthesisTab, session_of
 from cosyui.ui.takes import Takes
 from cosyui.ui.theme import STYLE_SHEETS, theme
@@ -69,18 +71,23 @@ class Page:
             self.badge = gr.HTML("", elem_id="badge", js_on_load=None)
             gr.HTML(_switches(), js_on_load=None, elem_classes="switch-slot")
         self.banner = gr.HTML("", elem_id="banner", js_on_load=None)
+        self.owner = owner_state()
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab(t("tab_synthesis"), id="synthesis") as speak:
                 SynthesisTab(self._service, self._takes, self._dictionary, t)
+            with gr.Tab(t("tab_batch"), id="batch", visible=self._service.settings.batch_lines > 0) as batch:
+                lines = BatchTab(self._service, self._dictionary, t, self.owner)
+                lines.wire(batch.select)
             if self._service.settings.ops != "off":
                 with gr.Tab(t("tab_ops"), id="ops") as operate:
                     tab = OpsTab(self._service, self._dictionary, t)
-                tab.wire(operate.select, speak.select)
+                tab.wire(operate.select, speak.select, batch.select)
         gr.HTML(f'<p class="foot">{both("footer")}</p>', js_on_load=None)
         self.header_tick = gr.Timer(FAST_TICK)
         header = [self.badge, self.banner, self.header_tick]
         self.header_tick.tick(self._show_header, None, header, **quiet())
         self.blocks.load(self._show_header, None, header, **quiet())
+        self.blocks.load(drawn, self.owner, self.owner, **quiet())
         self.blocks.unload(self._leave)
 
     async def _show_header(self, request: gr.Request) -> tuple[str, str, Any]:

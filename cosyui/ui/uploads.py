@@ -10,8 +10,10 @@ ROUTE = "/gradio_api/upload"
 _HEAD_END = b"\r\n\r\n"
 _LONGEST_HEAD = 16 << 10
 _NAME = re.compile(rb'(filename\*?)=("(?:\\.|[^"\\\r\n])*"|[^;\r\n]*)', re.IGNORECASE)
-_EXTENSION = re.compile(rb"\.(wav|flac|mp3|ogg|opus|m4a|mp4|aac|webm|aiff?)\"?$", re.IGNORECASE)
-"""Kept for the browser's player; the service looks at the content only."""
+_EXTENSION = re.compile(
+    rb"\.(wav|flac|mp3|ogg|opus|m4a|mp4|aac|webm|aiff?|csv|tsv|jsonl|ndjson|txt)\"?$", re.IGNORECASE
+)
+"""Kept for the browser's player, and to tell one kind of text from another; of sound the content alone counts."""
 
 
 class NamelessUploads:

@@ -236,4 +236,4 @@ async def test_models_and_document(api):
         shown = {
             (path, method) for path, item in document["paths"].items() for method in item if method != "parameters"
         }
-        assert len(shown) == 15
+        assert len(shown) == 22

@@ -107,6 +107,9 @@ def test_segments_are_joined_with_the_pause_that_they_ask_for(
     edges = np.flatnonzero(np.diff(np.concatenate([[1], sound != 0, [1]]).astype(int)))
     runs = [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if end - start > 480]
     assert len(runs) == len(pauses) - 1
+    ends = [end for end, characters in events[-1].stats.parts if characters == len(segments[0].text)]
+    assert (len(ends), ends[-1]) == (len(pauses), len(sound))
+    assert all(start - 2_400 <= told <= end for (start, end), told in zip(runs, ends, strict=False))
     for (start, end), wanted in zip(runs, pauses, strict=False):
         assert wanted - 0.2 <= (end - start) / 24_000 <= wanted + 0.01
         assert abs(sound[start - 1]) < 30, "a click before the pause"

@@ -1,5 +1,6 @@
 """The fake engine by itself, so that tests built on it can trust it."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -70,6 +71,8 @@ def test_segments_come_in_order_with_pauses(engine, make_request, count):
     assert seconds == pytest.approx(8 + PAUSE_SECONDS * (count - 1), abs=0.01)
     assert events[0] == Started("a", count)
     assert events[-1].stats.segments == count
+    lengths = [len(segment_pcm(request, number)) // 2 for number in range(count)]
+    assert [end for end, _ in events[-1].stats.parts] == list(itertools.accumulate(lengths))
     told = [event.speech_seconds for event in events if isinstance(event, Progress)]
     assert told == sorted(told)
     assert told[-1] == pytest.approx(seconds, abs=0.01)

@@ -218,6 +218,8 @@ def every_remark() -> list[Notice]:
         remarks.uploads_kept(OSError("x")),
         remarks.sampler_crashed(OSError("x")),
         remarks.journal_unread("x"),
+        remarks.batches_damaged(["x"]),
+        remarks.batches_unread(Path("batches"), OSError("x")),
         remarks.voices_damaged(["x"]),
         remarks.voices_unread(Path("voices"), OSError("x")),
         *(remark for source in (sampler, stale) for remark in remarks.of_sampler(source)),

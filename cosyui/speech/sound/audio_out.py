@@ -23,7 +23,7 @@ Samples = NDArray[np.float32]
 
 FADE_SECONDS = 0.02
 HEADER_BYTES = 44
-_MAX_DATA_BYTES = 2**32 - 1 - HEADER_BYTES
+MAX_DATA_BYTES = 2**32 - 1 - HEADER_BYTES
 
 
 def to_pcm16(wave: Any) -> bytes:
@@ -116,7 +116,7 @@ class WavWriter:
     def write(self, pcm: bytes) -> None:
         """Append little-endian int16 samples."""
         assert self._file is not None, "open it first"
-        if self.data_bytes + len(pcm) > _MAX_DATA_BYTES:
+        if self.data_bytes + len(pcm) > MAX_DATA_BYTES:
             raise CosyuiError("output_bad", "The recording has outgrown the WAV format (4 GB). Use shorter texts.")
         try:
             self._file.write(pcm)

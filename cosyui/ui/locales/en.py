@@ -1,6 +1,7 @@
 """English. Placeholders in braces are filled by `Words`."""
 
-from cosyui.ui.locales.en_panel import LABELS, PANEL
+from cosyui.ui.locales.en_batch import BATCH, LABELS
+from cosyui.ui.locales.en_panel import PANEL
 
 PAGE = LABELS | {
     "tagline": "Any text, in the voice of a short clip",
@@ -54,7 +55,7 @@ PAGE = LABELS | {
     ),
 }
 
-LIVE = {
+LIVE = BATCH | {
     "engine_starting": "Loading the model",
     "engine_ready": "Ready",
     "engine_restarting": "Engine restarting",

@@ -1,6 +1,7 @@
 """简体中文，键与英文表相同。"""
 
-from cosyui.ui.locales.zh_panel import LABELS, PANEL, REMARKS
+from cosyui.ui.locales.zh_batch import BATCH, LABELS
+from cosyui.ui.locales.zh_panel import PANEL, REMARKS
 
 PAGE = LABELS | {
     "tagline": "用一小段录音的声音，说任何话",
@@ -52,7 +53,7 @@ PAGE = LABELS | {
     "instruct_unsupported": "演示音色听不懂指令，会照常读出文字。要使用此模式，请加载正式发布的模型。",
 }
 
-LIVE = {
+LIVE = BATCH | {
     "engine_starting": "模型加载中",
     "engine_ready": "就绪",
     "engine_restarting": "引擎重启中",
@@ -245,6 +246,25 @@ ERRORS = {
     "voice_built_in": "这是内置的声音：可以使用，但不能修改、删除或导出。",
     "voice_not_stored": "无法保存这个声音，请检查磁盘空间和 COSYUI_VOICES_DIR。",
     "voice_not_removed": "这个声音没有完全删除，请检查 COSYUI_VOICES_DIR；下次启动时会再试。",
+    "batch_invalid": "没有开始合成，请先改正下面这些行。",
+    "batch_empty": "没有可以合成的台词，请输入对话或选择文件。",
+    "batch_too_long": "行数太多，最多 {batch_lines} 行，请分成几批。",
+    "batch_encoding": "这一行不是 UTF-8 编码，请把文件另存为 UTF-8。",
+    "batch_header": "CSV 的第一行必须是列名，其中要有 text 列，且列名不能重复。",
+    "batch_malformed": "这一行的格式不对：{message}",
+    "batch_field_unknown": "没有这个字段：{message}",
+    "batch_field_invalid": "字段的取值不对：{message}",
+    "batch_file_unknown": "不认识这种文件，请选择以 .csv、.tsv、.jsonl 或 .txt 结尾的文件。",
+    "voice_missing": "这一行没有指定声音，请写明，或选择一个默认声音。",
+    "speaker_unknown": "这个角色还没有声音，请在角色表里选择，或改正名字。（{message}）",
+    "cast_too_large": "角色太多，页面上放不下，请改用带 voice 列的 CSV 文件。",
+    "batches_off": "这个服务没有开放批量合成，管理员可以设置 COSYUI_BATCH_LINES。",
+    "batch_not_found": "没有这个批量任务，或它不是你的；旧的任务会被删除。",
+    "batch_not_done": "任务还在进行，或还没有任何结果，请等待或先停止。",
+    "batches_full": "保存的批量任务已达上限，请先删除一个。",
+    "batch_broken": "磁盘上缺少某一行的声音，请重新开始这个任务。",
+    "batch_not_stored": "无法写入批量任务，请检查磁盘空间和 COSYUI_OUTPUTS_DIR，然后继续。",
+    "batch_not_removed": "这个批量任务没有完全删除，请检查 COSYUI_OUTPUTS_DIR；下次启动时会再试。",
     "admin_only": "只有管理员可以这样做：请输入管理员密码；如果没有设置，请设置 COSYUI_ADMIN_PASSWORD 并重启服务。",
     "too_many_passwords": "密码输错太多次，暂时不再接受，请过一分钟再试。",
     "too_many_actions": "操作太频繁，请过一分钟再试。",

@@ -132,6 +132,8 @@ REMARKS = {
     "service_untold": "服务没有给出自己的数据，原因见日志。",
     "journal_unwritten": "请求日志 {path} 无法写入：{reason}。",
     "journal_unread": "无法读取请求日志：{reason}。",
+    "batches_damaged": "有 {count} 个批量任务无法读取，已跳过：{reason}。",
+    "batches_unread": "无法读取存放批量任务的文件夹 {path}：{reason}。",
     "voices_damaged": "有 {count} 个保存的声音无法读取，已跳过：{reason}。",
     "voices_unread": "无法读取存放声音的文件夹 {path}：{reason}。",
     "journal_lost": "请求日志丢失了 {count} 行。",

@@ -1,0 +1,53 @@
+"""批量页的中文，键与英文表相同。"""
+
+from cosyui.ui.locales.zh_panel import LABELS as PANEL_LABELS
+
+LABELS = PANEL_LABELS | {
+    "tab_batch": "批量",
+    "batch_file": "文件：CSV、JSON Lines 或纯文本对话",
+    "batch_script": "或直接写对话",
+    "batch_script_placeholder": "小安：你听见汽笛了吗？\n小贝：还没有，渡轮六点半才开。\n\n两人往码头走去。",
+    "batch_script_hint": "每行写成“名字：台词”。没有名字的行接着上一行；空行之后由默认声音来读。",
+    "batch_file_hint": "CSV 的第一行是列名：必须有 text，可以有 voice、name、instruction、speed、seed、language。",
+    "batch_voice": "默认声音",
+    "batch_pause": "停顿（秒）",
+    "batch_cast": "谁用哪个声音",
+    "batch_start": "合成全部",
+    "batch_mine": "我的批量任务",
+    "batch_none": "合成时每一行会出现在这里：可以逐行试听，也可以连同字幕一起下载。",
+    "batch_stop": "停止",
+    "batch_resume": "继续",
+    "batch_download": "下载 ZIP",
+    "batch_delete": "删除",
+    "batch_delete_sure": "全部删除",
+    "batch_keep": "保留",
+}
+
+BATCH = {
+    "batch_voice_en": "英文示例",
+    "batch_voice_zh": "中文示例",
+    "batch_problems": "有 {count} 个问题，没有开始合成",
+    "batch_problem_one": "有一个问题，没有开始合成",
+    "batch_problem_line": "第 {line} 行",
+    "batch_problems_more": "另外还有 {count} 个。",
+    "batch_entry": "{time} · {done} / {total}",
+    "batch_working": "正在合成",
+    "batch_stopped": "已停止",
+    "batch_paused": "已暂停",
+    "batch_done": "完成",
+    "batch_counts": "{total} 行中已完成 {done} 行，共 {seconds:.1f} 秒语音",
+    "batch_counts_failed": "{failed} 行失败",
+    "batch_left": "大约还需 {time}",
+    "batch_packing": "正在打包…",
+    "batch_col_line": "行",
+    "batch_col_who": "角色",
+    "batch_col_text": "台词",
+    "batch_col_state": "状态",
+    "batch_col_seconds": "秒",
+    "batch_play": "播放第 {line} 行",
+    "batch_line_waiting": "等待",
+    "batch_line_working": "合成中",
+    "batch_line_done": "完成",
+    "batch_line_failed": "失败",
+    "batch_rows": "第 {first} 到 {last} 行，共 {total} 行",
+}
