@@ -14,9 +14,12 @@ from cosyui.service.service import SynthesisService
 from cosyui.service.voice_names import EXAMPLES
 from cosyui.ui import banner
 from cosyui.ui.controls import quiet
+from cosyui.ui.gone import GoneTakes
+from cosyui.ui.history_tab import HistoryTab
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
 from cosyui.ui.login import LoginGate
 from cosyui.ui.ops_tab import OpsTab
+from cosyui.ui.owner import drawn, owner_state
 from cosyui.ui.synthesis import SynthesisTab, session_of
 from cosyui.ui.takes import Takes
 from cosyui.ui.theme import STYLE_SHEETS, theme
@@ -69,18 +72,26 @@ class Page:
             self.badge = gr.HTML("", elem_id="badge", js_on_load=None)
             gr.HTML(_switches(), js_on_load=None, elem_classes="switch-slot")
         self.banner = gr.HTML("", elem_id="banner", js_on_load=None)
-        with gr.Tabs(elem_id="tabs"):
+        self.owner = owner_state()
+        others: list[Any] = []
+        with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab(t("tab_synthesis"), id="synthesis") as speak:
-                SynthesisTab(self._service, self._takes, self._dictionary, t)
+                synthesis = SynthesisTab(self._service, self._takes, self._dictionary, t, self.owner)
+            if self._service.history is not None:
+                with gr.Tab(t("tab_history"), id="history") as past:
+                    history = HistoryTab(self._service.history, synthesis, self._dictionary, t, self.owner)
+                history.wire(past.select, tabs)
+                others.append(past.select)
             if self._service.settings.ops != "off":
                 with gr.Tab(t("tab_ops"), id="ops") as operate:
                     tab = OpsTab(self._service, self._dictionary, t)
-                tab.wire(operate.select, speak.select)
+                tab.wire(operate.select, speak.select, *others)
         gr.HTML(f'<p class="foot">{both("footer")}</p>', js_on_load=None)
         self.header_tick = gr.Timer(FAST_TICK)
         header = [self.badge, self.banner, self.header_tick]
         self.header_tick.tick(self._show_header, None, header, **quiet())
         self.blocks.load(self._show_header, None, header, **quiet())
+        self.blocks.load(drawn, self.owner, self.owner, **quiet())
         self.blocks.unload(self._leave)
 
     async def _show_header(self, request: gr.Request) -> tuple[str, str, Any]:
@@ -123,6 +134,7 @@ def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any
     )
     mounted = [route.app for route in app.routes if isinstance(route, Mount)]
     server = next(part for part in mounted if isinstance(part, gr.routes.App))
+    server.add_middleware(GoneTakes, outputs=service.outputs)
     if rights.login_needed:
         server.add_middleware(LoginGate, server=server, rights=rights)
     return partial(page.close, server)

@@ -87,7 +87,7 @@ def number(text):
 
 
 def open_ops(page):
-    page.get_by_role("tab").nth(1).click()
+    page.get_by_role("tab").last.click()
     page.locator(".ops").wait_for()
 
 
