@@ -58,8 +58,8 @@ class HistoryTab:
                 self._lay_detail(t)
         self._asked: list[Any] = [owner, self._search, self._starred, self._offset, self._chosen]
         self._listed: list[Any] = [self._list, self._rows, self._back, self._on, self._offset, self._told]
-        detail = [self._chosen, self._empty, self._detail, self._head, self._player, self._foot, self._star]
-        self._whole: list[Any] = [*self._listed, *detail]
+        detail = [self._chosen, self._empty, self._detail, self._head, self._sound, self._player, self._foot]
+        self._whole: list[Any] = [*self._listed, *detail, self._star]
 
     def _lay_list(self, t: gr.I18n) -> None:
         with gr.Column(elem_classes="card", elem_id="past"):
@@ -90,7 +90,8 @@ class HistoryTab:
         self._empty = gr.HTML(f'<p class="empty past-choose">{both("past_choose")}</p>', js_on_load=None)
         with gr.Column(elem_classes="card", elem_id="past-detail", visible=False) as self._detail:
             self._head = gr.HTML("", elem_id="past-head", js_on_load=None)
-            self._player = take_player("past-player")
+            with gr.Column(elem_classes="field") as self._sound:
+                self._player = take_player("past-player")
             self._foot = gr.HTML("", elem_id="past-foot", js_on_load=None)
             with gr.Row(elem_classes="ops-actions"):
                 self._again = gr.Button(t("past_reuse"), variant="primary", elem_id="past-reuse", size="sm", scale=0)
@@ -105,9 +106,11 @@ class HistoryTab:
         gr.on(found, self.find, self._asked, self._listed, trigger_mode="always_last", **quiet())
         self._back.click(self.turn_back, self._asked, self._listed, **quiet())
         self._on.click(self.turn_on, self._asked, self._listed, **quiet())
-        for name, handler in ((OPEN, self.open), (STAR, self.star)):
-            pick, take, js = picker(name, last=True)
-            pick.click(handler, [*self._asked, take], self._whole, js=js, **quiet())
+        pick, take, js = picker(OPEN, last=True)
+        shown = pick.click(self.open, [*self._asked, take], self._whole, js=js, **quiet())
+        shown.then(None, None, None, js="() => cosyui.show('past-detail')")
+        pick, take, js = picker(STAR, last=True)
+        pick.click(self.star, [*self._asked, take], self._whole, js=js, **quiet())
         self._star.click(self.star, [*self._asked, self._chosen], self._whole, **quiet())
         self._remove_button.click(self.remove, [*self._asked, self._chosen], self._whole, **quiet())
         self._clear.go.click(self.clear, self._asked, self._whole, **quiet())
@@ -198,9 +201,8 @@ class HistoryTab:
             self._empty: gr.HTML(visible=False),
             self._detail: gr.Column(visible=True),
             self._head: history_list.head(shown.take, words),
-            self._player: gr.Audio(
-                value=None if shown.file is None else str(shown.file), visible=shown.file is not None
-            ),
+            self._sound: gr.Column(visible=shown.file is not None),
+            self._player: None if shown.file is None else str(shown.file),
             self._foot: history_list.foot(shown, words),
             self._star: _star(shown, words),
         }

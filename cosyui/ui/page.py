@@ -80,12 +80,13 @@ class Page:
             if self._service.history is not None:
                 with gr.Tab(t("tab_history"), id="history") as past:
                     history = HistoryTab(self._service.history, synthesis, self._dictionary, t, self.owner)
-                history.wire(past.select, tabs)
                 others.append(past.select)
             if self._service.settings.ops != "off":
                 with gr.Tab(t("tab_ops"), id="ops") as operate:
                     tab = OpsTab(self._service, self._dictionary, t)
                 tab.wire(operate.select, speak.select, *others)
+        if self._service.history is not None:
+            history.wire(past.select, tabs)
         gr.HTML(f'<p class="foot">{both("footer")}</p>', js_on_load=None)
         self.header_tick = gr.Timer(FAST_TICK)
         header = [self.badge, self.banner, self.header_tick]

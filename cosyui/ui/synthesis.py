@@ -154,16 +154,16 @@ class SynthesisTab:
         instruction: str,
         speed: float,
         seed: str,
-        owner: Any,
         request: gr.Request,
+        owner: Any = "",
     ) -> AsyncIterator[dict[Any, Any]]:
         """One take; each view becomes an update of the components that it changes."""
         form = TakeForm(
             text=text,
             mode=Mode(mode),
             clip=Path(clip) if clip else None,
-            transcript=transcript,
-            instruction=instruction,
+            transcript=transcript or "",  # a field that was never shown has None
+            instruction=instruction or "",
             speed=speed,
             seed=_whole(seed),
             client=session_of(request)[:8],

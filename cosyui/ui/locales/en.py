@@ -1,64 +1,59 @@
 """English. Placeholders in braces are filled by `Words`."""
 
-from cosyui.ui.locales.en_history import HISTORY
-from cosyui.ui.locales.en_history import LABELS as HISTORY_LABELS
-from cosyui.ui.locales.en_panel import LABELS, PANEL
+from cosyui.ui.locales.en_history import HISTORY, LABELS
+from cosyui.ui.locales.en_panel import PANEL
 
-PAGE = (
-    LABELS
-    | HISTORY_LABELS
-    | {
-        "tagline": "Any text, in the voice of a short clip",
-        "tab_synthesis": "Speak",
-        "tab_ops": "Ops",
-        "span_quarter": "15 minutes",
-        "span_hour": "Hour",
-        "span_day": "Day",
-        "login_hint": "Please log in. After five wrong passwords in a minute even the right one has to wait a little.",
-        "language_switch": "中文",
-        "theme_switch": "Light or dark",
-        "text": "Text to speak",
-        "text_placeholder": "Type or paste what should be said. Chinese and English may be mixed.",
-        "long_text": "Long text: about {segments} parts, {minutes} min of speech. Short takes go before.",
-        "text_example": "The ferry leaves at half past six, so let us have an early breakfast by the harbour.",
-        "mode": "How to use the voice",
-        "mode_zero_shot": "3-second clone",
-        "mode_cross_lingual": "Cross-lingual",
-        "mode_instruct": "Instruct",
-        "mode_zero_shot_hint": "Copies voice and manner of the clip. Needs the words that are said in it.",
-        "mode_cross_lingual_hint": "Keeps the voice but speaks another language than the clip. Needs no transcript.",
-        "mode_instruct_hint": "Keeps the voice and follows a direction: a dialect, a feeling, a pace.",
-        "clip": "Voice clip",
-        "clip_hint": "{min:g} to {max:g} seconds of one person speaking, no music. 5 to 13 seconds work best.",
-        "clip_examples": "No clip at hand?",
-        "clip_example_en": "English example",
-        "clip_example_zh": "Chinese example",
-        "best_part": "Use the best part",
-        "transcript": "What is said in the clip",
-        "transcript_placeholder": "Word for word, in the language of the clip",
-        "transcribe": "Transcribe",
-        "transcribe_missing": "To have this filled in by a speech recogniser: {command}, then start the service again.",
-        "instruction": "How to say it",
-        "instruction_placeholder": "Pick one below or write your own, for example: speak slowly and warmly",
-        "preset_dialect": "Dialect",
-        "preset_emotion": "Feeling",
-        "preset_pace": "Pace",
-        "preset_volume": "Volume",
-        "speed": "Speed",
-        "seed": "Seed",
-        "seed_placeholder": "random",
-        "seed_dice": "Roll a seed",
-        "generate": "Generate",
-        "stop": "Stop",
-        "take": "Your take",
-        "take_empty": "Your take appears here: listen, look at the waveform, download.",
-        "reuse_seed": "Keep this seed",
-        "footer": "Speak only with voices whose owners agree.",
-        "instruct_unsupported": (
-            "The demo voice does not follow directions: it speaks the text as usual. Load the released model for this mode."
-        ),
-    }
-)
+PAGE = LABELS | {
+    "tagline": "Any text, in the voice of a short clip",
+    "tab_synthesis": "Speak",
+    "tab_ops": "Ops",
+    "span_quarter": "15 minutes",
+    "span_hour": "Hour",
+    "span_day": "Day",
+    "login_hint": "Please log in. After five wrong passwords in a minute even the right one has to wait a little.",
+    "language_switch": "中文",
+    "theme_switch": "Light or dark",
+    "text": "Text to speak",
+    "text_placeholder": "Type or paste what should be said. Chinese and English may be mixed.",
+    "long_text": "Long text: about {segments} parts, {minutes} min of speech. Short takes go before.",
+    "text_example": "The ferry leaves at half past six, so let us have an early breakfast by the harbour.",
+    "mode": "How to use the voice",
+    "mode_zero_shot": "3-second clone",
+    "mode_cross_lingual": "Cross-lingual",
+    "mode_instruct": "Instruct",
+    "mode_zero_shot_hint": "Copies voice and manner of the clip. Needs the words that are said in it.",
+    "mode_cross_lingual_hint": "Keeps the voice but speaks another language than the clip. Needs no transcript.",
+    "mode_instruct_hint": "Keeps the voice and follows a direction: a dialect, a feeling, a pace.",
+    "clip": "Voice clip",
+    "clip_hint": "{min:g} to {max:g} seconds of one person speaking, no music. 5 to 13 seconds work best.",
+    "clip_examples": "No clip at hand?",
+    "clip_example_en": "English example",
+    "clip_example_zh": "Chinese example",
+    "best_part": "Use the best part",
+    "transcript": "What is said in the clip",
+    "transcript_placeholder": "Word for word, in the language of the clip",
+    "transcribe": "Transcribe",
+    "transcribe_missing": "To have this filled in by a speech recogniser: {command}, then start the service again.",
+    "instruction": "How to say it",
+    "instruction_placeholder": "Pick one below or write your own, for example: speak slowly and warmly",
+    "preset_dialect": "Dialect",
+    "preset_emotion": "Feeling",
+    "preset_pace": "Pace",
+    "preset_volume": "Volume",
+    "speed": "Speed",
+    "seed": "Seed",
+    "seed_placeholder": "random",
+    "seed_dice": "Roll a seed",
+    "generate": "Generate",
+    "stop": "Stop",
+    "take": "Your take",
+    "take_empty": "Your take appears here: listen, look at the waveform, download.",
+    "reuse_seed": "Keep this seed",
+    "footer": "Speak only with voices whose owners agree.",
+    "instruct_unsupported": (
+        "The demo voice does not follow directions: it speaks the text as usual. Load the released model for this mode."
+    ),
+}
 
 LIVE = HISTORY | {
     "engine_starting": "Loading the model",

@@ -1,6 +1,8 @@
 """English of the tab with past takes: labels, and what the server says there."""
 
-LABELS = {
+from cosyui.ui.locales.en_panel import LABELS as PANEL_LABELS
+
+LABELS = PANEL_LABELS | {
     "tab_history": "History",
     "past_takes": "Your takes",
     "past_search": "Search in the texts",

@@ -1,6 +1,8 @@
 """历史页的中文：按钮和输入框的标签，以及服务器在那里说的话。"""
 
-LABELS = {
+from cosyui.ui.locales.zh_panel import LABELS as PANEL_LABELS
+
+LABELS = PANEL_LABELS | {
     "tab_history": "历史",
     "past_takes": "我的合成记录",
     "past_search": "在文本中搜索",
