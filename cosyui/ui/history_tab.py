@@ -102,7 +102,7 @@ class HistoryTab:
         """``opened`` is the event of the tab, one of ``tabs``."""
         self._tabs = tabs
         opened(self.show, self._asked, self._listed, **quiet())
-        found = [self._search.input, self._search.submit, self._starred.input]
+        found = [self._search.change, self._starred.input]
         gr.on(found, self.find, self._asked, self._listed, trigger_mode="always_last", **quiet())
         self._back.click(self.turn_back, self._asked, self._listed, **quiet())
         self._on.click(self.turn_on, self._asked, self._listed, **quiet())

@@ -61,7 +61,6 @@ def test_a_take_outlives_a_reload_and_is_used_again(open_page, serve):
         expect(page.locator("#past-list li")).to_have_count(2)
         page.locator("#past-starred input").check()
         expect(page.locator("#past-list li")).to_have_count(1)
-        page.locator("#past-list .past-open").click()
         page.locator("#past-remove").click()
         expect(page.locator("#past-list li")).to_have_count(0)
         page.locator("#past-starred input").uncheck()
