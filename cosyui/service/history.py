@@ -169,7 +169,8 @@ class History:
     def remove_all(self, owner: str) -> int:
         """As `remove`, with all that this owner has, favourites, too; how many these were."""
         with self._store.lock:
-            takes = self._store.read(lambda: self._store.file.of(_hash(owner)), [])
+            nothing: list[PastTake] = []
+            takes = self._store.read(lambda: self._store.file.of(_hash(owner)), nothing)
             if takes:
                 self._remove(takes)
             return len(takes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ class HistoryFile(SqliteFile):
 
     def _select(self, where: str, values: Sequence[Any]) -> list[PastTake]:
         found = self.writer().execute(f"SELECT {_COLUMNS} FROM takes WHERE {where}", values)  # noqa: S608
-        return [PastTake(*row[:-1], favourite=bool(row[-1])) for row in found]
+        return [replace(PastTake(*row), favourite=bool(row[-1])) for row in found]
 
 
 def _chosen(owner: str | None, text: str, favourites: bool) -> tuple[str, list[Any]]:

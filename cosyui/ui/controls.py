@@ -37,15 +37,16 @@ def clip_input(label: Any) -> gr.Audio:
     return clip
 
 
-def take_player(elem_id: str = "take", **options: Any) -> gr.Audio:
+def take_player(elem_id: str = "take") -> gr.Audio:
     """Plays a finished WAV where it lies: no copy of it, and no run of ffmpeg to look into it."""
     player = gr.Audio(
         type="filepath",
         interactive=False,
+        show_label=False,
         elem_id=elem_id,
         elem_classes="sound",
+        buttons=["download"],
         waveform_options=_waveform(),
-        **({"show_label": False, "buttons": ["download"]} | options),
     )
 
     def as_it_is(value: Any) -> FileData | None:
