@@ -183,6 +183,13 @@ class Settings(BaseSettings):
     journal_rows: int = Field(100_000, ge=100, le=10_000_000, description="rows that the journal keeps at most")
     journal_days: float = Field(30.0, gt=0, le=3650, description="days that the journal keeps a row")
 
+    # the history of takes on the page
+    history: bool = Field(True, description="keep the page's takes with their texts and clips, each for who made it")
+    history_file: Path | None = Field(None, description="its file; default: 'history.sqlite' beside 'journal'")
+    history_rows: int = Field(10_000, ge=10, le=1_000_000, description="takes that the history keeps at most")
+    history_days: float = Field(30.0, gt=0, le=36_500, description="days that it keeps a take that is no favourite")
+    history_favourites: int = Field(200, ge=0, le=100_000, description="favourites that a login or a browser may have")
+
     @classmethod
     def load(cls, overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Self:
         """Read ``environ`` (default: the process environment), then ``overrides`` by option name; None is skipped.
@@ -244,6 +251,11 @@ class Settings(BaseSettings):
     def voices_folder(self) -> Path:
         """Where saved voices are."""
         return (self.voices_dir or self.outputs_dir.expanduser().absolute().parent / "voices").expanduser().absolute()
+
+    @property
+    def history_path(self) -> Path:
+        """The history's SQLite file."""
+        return (self.history_file or self.journal.with_name("history.sqlite")).expanduser().absolute()
 
     @property
     def longest_text(self) -> int:

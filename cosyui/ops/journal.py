@@ -15,6 +15,7 @@ from pathlib import Path
 from cosyui.ops.journal_file import Filter, JournalFile, Row
 from cosyui.ops.logs import log
 from cosyui.ops.migrations import NewerFileError
+from cosyui.ops.sqlite_file import is_damage
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two tries to write, doubled with each failure."""
 PRUNE_EVERY = 3600.0
 DAY = 86_400.0
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _BAD_ROW = (
     sqlite3.IntegrityError,
     sqlite3.InterfaceError,
@@ -140,7 +140,7 @@ class Journal:
             rows = self._file.select(chosen, sort, descending, limit, offset)
             return Page(tuple(rows), self._file.count(chosen), tuple(self._file.codes()))
         except sqlite3.Error as error:
-            if _is_damage(error):
+            if is_damage(error):
                 self._damaged = True
                 self._wake.set()
             return Page(problem=str(error))
@@ -187,7 +187,7 @@ class Journal:
             self._put_each(rows)
         except (sqlite3.Error, NewerFileError, OSError) as error:
             self._put_back(rows)
-            if not _is_damage(error) or self._began_anew:
+            if not is_damage(error) or self._began_anew:
                 raise
             self._begin_anew()
 
@@ -251,7 +251,3 @@ class Journal:
                 logger.exception("journal_crashed")
                 wait = self._pause
         self._last_try()
-
-
-def _is_damage(error: Exception) -> bool:
-    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in _DAMAGED

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from cosyui.ops.migrations import migrate
+from cosyui.ops.migrations import MIGRATIONS
+from cosyui.ops.sqlite_file import SqliteFile
 
-BUSY_SECONDS = 2.0
-"""How long to wait for another program that writes into the file."""
 MOST_ROWS = 1000
 """Of one page."""
 BATCH = 500
-DAMAGED_FILES = 3
-"""At most so many are kept, for whoever wants to know what happened."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -115,56 +111,34 @@ class Filter:
         return " AND ".join(conditions), values
 
 
-class JournalFile:
-    """One connection that writes, made at the first need. Reading makes connections of its own, in any thread."""
-
+class JournalFile(SqliteFile):
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._connection: sqlite3.Connection | None = None
-        self._inode = 0
+        super().__init__(path, MIGRATIONS)
 
     def write(self, rows: Sequence[Row]) -> None:
         """All of ``rows`` or none. Raises also NewerFileError."""
-        connection = self._open()
+        connection = self.writer()
         with connection:
             connection.executemany(_INSERT, [astuple(row) for row in rows])
 
     def prune(self, most: int, oldest: float) -> int:
         """Delete all but the last ``most`` rows, and what arrived before ``oldest``; how many rows that were."""
-        with (connection := self._open()):
+        with (connection := self.writer()):
             return connection.execute(
                 "DELETE FROM requests WHERE arrived < ? OR number <= (SELECT max(number) FROM requests) - ?",
                 (oldest, most),
             ).rowcount
 
-    def move_aside(self) -> Path:
-        """Give a damaged file another name, so that a new one is begun; that name. The last of many is overwritten."""
-        self.close()
-        names = [self.path.with_name(f"{self.path.name}.damaged-{number}") for number in range(1, DAMAGED_FILES + 1)]
-        aside = next((name for name in names if not name.exists()), names[-1])
-        with suppress(FileNotFoundError):
-            self.path.replace(aside)
-        for suffix in ("-wal", "-shm"):  # what belongs to the old file would damage the new one
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        return aside
-
-    def close(self) -> None:
-        """Calling it twice is fine, as is writing afterwards."""
-        if self._connection is not None:
-            with suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
-
     def count(self, chosen: Filter) -> int:
         """How many rows a filter lets pass."""
         where, values = chosen.where()
-        with closing(self._reader()) as connection:
+        with closing(self.reader()) as connection:
             (count,) = connection.execute(f"SELECT count(*) FROM requests WHERE {where}", values).fetchone()  # noqa: S608
         return int(count)
 
     def codes(self) -> list[str]:
         """All codes of errors in the file."""
-        with closing(self._reader()) as connection:
+        with closing(self.reader()) as connection:
             found = connection.execute("SELECT DISTINCT code FROM requests WHERE code IS NOT NULL ORDER BY code")
             return [str(code) for (code,) in found]
 
@@ -174,7 +148,7 @@ class JournalFile:
         """A page of rows, unknown values last. Raises ValueError for a ``sort`` that is no column."""
         statement, values = _select(chosen, sort, descending)
         page = [min(max(0, limit), MOST_ROWS), max(0, offset)]
-        with closing(self._reader()) as connection:
+        with closing(self.reader()) as connection:
             return [_row(found) for found in connection.execute(f"{statement} LIMIT ? OFFSET ?", values + page)]
 
     def csv(self, chosen: Filter, sort: str = "arrived", descending: bool = True) -> Iterator[str]:
@@ -188,39 +162,10 @@ class JournalFile:
         yield _lines([COLUMNS])
         if not self.path.exists():
             return
-        with closing(self._reader()) as connection:
+        with closing(self.reader()) as connection:
             found = connection.execute(statement, values)
             while rows := found.fetchmany(BATCH):
                 yield _lines([_harmless(value) for value in row] for row in rows)
-
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and not self._is_ours():
-            self.close()
-        if self._connection is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, check_same_thread=False)
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = NORMAL")
-                migrate(connection)
-                self._inode = self.path.stat().st_ino
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
-        return self._connection
-
-    def _is_ours(self) -> bool:
-        """Whether the open file is the one under its name: SQLite does not notice when it is deleted."""
-        try:
-            return self.path.stat().st_ino == self._inode
-        except OSError:
-            return False
-
-    def _reader(self) -> sqlite3.Connection:
-        # A pool of threads may read a stream of lines, each a piece.
-        uri = f"{self.path.absolute().as_uri()}?mode=ro"
-        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 
 
 def _select(chosen: Filter, sort: str, descending: bool) -> tuple[str, list[Any]]:

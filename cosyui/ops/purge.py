@@ -88,7 +88,8 @@ class Purge:
     they are.
 
     ``protected`` gives the files and folders that must stay, at the moment when it is called: it is called before every
-    deletion, and must be quick. A file that is being written is protected by the name it will have.
+    deletion, and must be quick; best it gives the same frozenset while that is true. A file that is being written is
+    protected by the name it will have.
     ``clock`` gives steady seconds, ``wall`` seconds since the epoch.
     """
 
@@ -136,6 +137,8 @@ class _FolderRun:
         self._settling = sightings.watched < SETTLE_SECONDS
         self._roots = {folder.root.absolute(), folder.root.resolve()}
         self._kept: dict[PurePath, str] = {}
+        self._held: frozenset[Path] = frozenset()
+        self._names: frozenset[PurePath] = frozenset()
         self._fd = -1
 
     def purge(self) -> None:
@@ -202,13 +205,19 @@ class _FolderRun:
 
     def _is_protected(self, path: PurePath) -> bool:
         """By its own name, that of its take, or that of a folder it is in."""
+        held = frozenset(self._protected())
+        if held is not self._held:  # there may be thousands of them, for each file that is looked at
+            self._held, self._names = held, self._names_of(held)
+        return _take(path) in self._names or not self._names.isdisjoint((path, *path.parents))
+
+    def _names_of(self, held: frozenset[Path]) -> frozenset[PurePath]:
         names: set[PurePath] = set()
-        for given in map(Path.absolute, self._protected()):
+        for given in map(Path.absolute, held):
             for root in self._roots:
                 if given.is_relative_to(root):
                     below = given.relative_to(root)
                     names |= {below, _take(below)}
-        return _take(path) in names or not names.isdisjoint((path, *path.parents))
+        return frozenset(names)
 
     def _delete(self, found: Found, seen: Scan) -> None:
         outcome = self._act(found.path, os.unlink, found.mark)

@@ -82,6 +82,18 @@ def batches_unread(folder: Path, error: OSError) -> Notice:
     return Notice.of("batches_unread", sentence, path=str(folder), reason=error.strerror or str(error))
 
 
+def history_failed(path: Path, reason: str) -> Notice:
+    sentence = "The history of takes {path} cannot be read or written: {reason}. What is made meanwhile is not in it."
+    return Notice.of("history_failed", sentence, path=str(path), reason=reason)
+
+
+def history_damaged(aside: Path) -> Notice:
+    sentence = (
+        "The history of takes was damaged and is begun anew; the old one, whose favourites nothing keeps, is {path}."
+    )
+    return Notice.of("history_damaged", sentence, path=str(aside))
+
+
 def of_purge(purge: JobView) -> Iterator[Notice]:
     """How the last run went."""
     if purge.error is not None:

@@ -28,6 +28,7 @@ from cosyui.service.admission import AdmissionQueue
 from cosyui.service.batches import Batches, Engines
 from cosyui.service.clips import Clip, ClipStore
 from cosyui.service.drive import Drive, internal
+from cosyui.service.history import History
 from cosyui.service.job import Clock, Job
 from cosyui.service.life_cycle import MINUTE, LifeCycle, Load, Unload
 from cosyui.service.operations import FIRST_PURGE, PURGE_EVERY, STOP_SECONDS, Operations
@@ -84,6 +85,10 @@ class SynthesisService:
             monitor,
             uploads,
         )
+        self.history: History | None = None
+        if settings.history:
+            self.history = History(settings, outputs, self.operations.in_use, clips.forget)
+            self.operations.schedule.add("history", self.history.prune, PURGE_EVERY)
         self._drive.on_first_chunk = self.operations.first_chunk
         self._drive.on_end = self._ended
         self.soft_restarter = SoftRestarter(self._queue, client)
@@ -109,6 +114,8 @@ class SynthesisService:
         await asyncio.to_thread(self.outputs.check)
         await asyncio.to_thread(self.clips.check)
         await asyncio.to_thread(self.voices.load)
+        if self.history is not None:
+            await asyncio.to_thread(self.history.start)
         if not pyav.installed():
             log(logger, logging.WARNING, "decoder_missing", package="av", formats=formats())
         self.encoders.start()
@@ -151,6 +158,8 @@ class SynthesisService:
         if self._checks:  # they make copies of clips, and leave a row
             await asyncio.wait(self._checks, timeout=STOP_SECONDS)
         await asyncio.to_thread(self.clips.close)
+        if self.history is not None:
+            await self.history.close()
         await self.operations.close()
 
     async def restart_engine(self) -> None:
@@ -264,7 +273,8 @@ class SynthesisService:
     def overview(self) -> Overview:
         """The queue, the engine and the memory at this moment; quick. Call it on the event loop."""
         health, uptime = self.operations.health(), time.monotonic() - self._started
-        health = replace(health, problems=health.problems + self.voices.problems + self.batches.problems)
+        kept = self.history.problems if self.history is not None else ()
+        health = replace(health, problems=health.problems + self.voices.problems + kept + self.batches.problems)
         return overview_of(self.client, self._queue, self._drive, health, rejected=self._rejected, uptime=uptime)
 
     def _refused(self, take_id: str, form: TakeForm, error: CosyuiError) -> None:

@@ -100,6 +100,10 @@
 
   window.cosyui = {
     picked: "",
+    show: function (name) {
+      var card = document.getElementById(name);
+      if (card) card.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    },
     download: function (file) {
       if (!file) return;
       var link = document.createElement("a");

@@ -15,6 +15,8 @@ from cosyui.service.voice_names import EXAMPLES
 from cosyui.ui import banner
 from cosyui.ui.batch_tab import BatchTab
 from cosyui.ui.controls import quiet
+from cosyui.ui.gone import GoneTakes
+from cosyui.ui.history_tab import HistoryTab
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
 from cosyui.ui.login import LoginGate
 from cosyui.ui.ops_tab import OpsTab
@@ -72,16 +74,24 @@ class Page:
             gr.HTML(_switches(), js_on_load=None, elem_classes="switch-slot")
         self.banner = gr.HTML("", elem_id="banner", js_on_load=None)
         self.owner = owner_state()
-        with gr.Tabs(elem_id="tabs"):
+        others: list[Any] = []
+        with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab(t("tab_synthesis"), id="synthesis") as speak:
-                SynthesisTab(self._service, self._takes, self._dictionary, t)
+                synthesis = SynthesisTab(self._service, self._takes, self._dictionary, t, self.owner)
+            if self._service.history is not None:
+                with gr.Tab(t("tab_history"), id="history") as past:
+                    history = HistoryTab(self._service.history, synthesis, self._dictionary, t, self.owner)
+                others.append(past.select)
             with gr.Tab(t("tab_batch"), id="batch", visible=self._service.settings.batch_lines > 0) as batch:
                 lines = BatchTab(self._service, self._dictionary, t, self.owner)
                 lines.wire(batch.select)
+            others.append(batch.select)
             if self._service.settings.ops != "off":
                 with gr.Tab(t("tab_ops"), id="ops") as operate:
                     tab = OpsTab(self._service, self._dictionary, t)
-                tab.wire(operate.select, speak.select, batch.select)
+                tab.wire(operate.select, speak.select, *others)
+        if self._service.history is not None:
+            history.wire(past.select, tabs)
         gr.HTML(f'<p class="foot">{both("footer")}</p>', js_on_load=None)
         self.header_tick = gr.Timer(FAST_TICK)
         header = [self.badge, self.banner, self.header_tick]
@@ -130,6 +140,7 @@ def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any
     )
     mounted = [route.app for route in app.routes if isinstance(route, Mount)]
     server = next(part for part in mounted if isinstance(part, gr.routes.App))
+    server.add_middleware(GoneTakes, outputs=service.outputs)
     if rights.login_needed:
         server.add_middleware(LoginGate, server=server, rights=rights)
     return partial(page.close, server)

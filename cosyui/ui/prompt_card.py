@@ -10,6 +10,7 @@ import gradio as gr
 
 from cosyui.engine.request import Mode
 from cosyui.errors import CosyuiError
+from cosyui.service.history_file import PastTake
 from cosyui.service.service import SynthesisService
 from cosyui.service.voice_names import EXAMPLE_TRANSCRIPTS, EXAMPLES
 from cosyui.speech.clip.report import GOOD_SECONDS
@@ -36,6 +37,16 @@ class PromptCard:
             self._lay_instruction(i18n)
         self._wire_clip()
         self._wire_transcript()
+
+    def filled(self, take: PastTake, clip: bytes | None) -> dict[Any, Any]:
+        """What puts the voice of a past take back into the fields."""
+        return {
+            self.mode: take.mode,
+            self.clip: clip,
+            self.transcript: take.transcript,
+            self.instruction: take.instruction,
+            self.transcript_note: "",
+        }
 
     def _problem(self, field: str) -> None:
         self.problems[field] = gr.HTML("", elem_id=f"problem-{field}", elem_classes="problem", js_on_load=None)

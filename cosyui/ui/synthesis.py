@@ -12,6 +12,7 @@ import gradio as gr
 
 from cosyui.engine.request import Mode
 from cosyui.service.checks import FASTEST, SEED_LIMIT, SLOWEST
+from cosyui.service.history_file import PastTake
 from cosyui.service.job import SEGMENT_SECONDS
 from cosyui.service.service import SynthesisService
 from cosyui.service.types import TakeForm
@@ -20,6 +21,7 @@ from cosyui.speech.estimate import CJK_CHARS_PER_SECOND, WORDS_PER_SECOND
 from cosyui.ui import render
 from cosyui.ui.controls import quiet, take_player
 from cosyui.ui.i18n import PAGE, Dictionary, Words, both
+from cosyui.ui.owner import owner_of
 from cosyui.ui.prompt_card import PromptCard
 from cosyui.ui.takes import FIELDS, Takes, View
 
@@ -27,8 +29,16 @@ from cosyui.ui.takes import FIELDS, Takes, View
 class SynthesisTab:
     """Lays the tab out inside the current Blocks and wires it to the service."""
 
-    def __init__(self, service: SynthesisService, takes: Takes, dictionary: Dictionary, i18n: gr.I18n) -> None:
+    def __init__(
+        self,
+        service: SynthesisService,
+        takes: Takes,
+        dictionary: Dictionary,
+        i18n: gr.I18n,
+        owner: gr.BrowserState,
+    ) -> None:
         self._service = service
+        self._owner = owner
         self._takes = takes
         self._dictionary = dictionary
         self._i18n = i18n
@@ -43,6 +53,18 @@ class SynthesisTab:
         self._problems |= self.prompt.problems
         self._wire_fields()
         self._wire_take()
+
+    def filled(self, take: PastTake, clip: bytes | None) -> dict[Any, Any]:
+        """What puts a past take back into the fields: made again, it is the same."""
+        fields = {self.text: take.text, self.speed: take.speed, self.seed: str(take.seed), self.status: ""}
+        return fields | self.prompt.filled(take, clip) | dict.fromkeys(self._problems.values(), "")
+
+    @property
+    def fields(self) -> list[Any]:
+        """What `filled` gives values for."""
+        prompt = self.prompt
+        voice = [prompt.mode, prompt.clip, prompt.transcript, prompt.instruction, prompt.transcript_note]
+        return [self.text, self.speed, self.seed, self.status, *voice, *self._problems.values()]
 
     def _problem(self, field: str) -> None:
         """The place of a field's problem; it follows the field it belongs to."""
@@ -110,7 +132,7 @@ class SynthesisTab:
         outputs = [self.generate, self.stop, self.status, self.empty, self.result_field, self.player, self.figures]
         outputs += [self.used_seed, *self._problems.values()]
         voice = [self.prompt.mode, self.prompt.clip, self.prompt.transcript, self.prompt.instruction]
-        inputs = [self.text, *voice, self.speed, self.seed]
+        inputs = [self.text, *voice, self.speed, self.seed, self._owner]
         run = gr.on(
             [self.generate.click, self.text.submit],
             self._run,
@@ -133,20 +155,21 @@ class SynthesisTab:
         speed: float,
         seed: str,
         request: gr.Request,
+        owner: Any = "",
     ) -> AsyncIterator[dict[Any, Any]]:
         """One take; each view becomes an update of the components that it changes."""
         form = TakeForm(
             text=text,
             mode=Mode(mode),
             clip=Path(clip) if clip else None,
-            transcript=transcript,
-            instruction=instruction,
+            transcript=transcript or "",  # a field that was never shown has None
+            instruction=instruction or "",
             speed=speed,
             seed=_whole(seed),
             client=session_of(request)[:8],
         )
         words = self._dictionary.of(request)
-        async for view in self._takes.views(session_of(request), form, words):
+        async for view in self._takes.views(session_of(request), form, words, owner_of(request, owner)):
             yield self._update(view, words)
 
     def _update(self, view: View, words: Words) -> dict[Any, Any]:

@@ -78,8 +78,13 @@ class Takes:
         for session in list(self._by_session):
             await self.stop(session)
 
-    async def views(self, session: str, form: TakeForm, words: Words) -> AsyncIterator[View]:
-        """Run a take; the last view is idle. Closing this iterator cancels the take."""
+    async def views(
+        self, session: str, form: TakeForm, words: Words, owner: str = "", voice: str = ""
+    ) -> AsyncIterator[View]:
+        """Run a take; the last view is idle. Closing this iterator cancels the take.
+
+        It is in the history of its ``owner``, if there is one. ``voice``: the saved one that the clip is of.
+        """
         await self.stop(session)
         take = self._by_session[session] = _Take()
         try:
@@ -91,6 +96,8 @@ class Takes:
                 async for update in updates:
                     if isinstance(update, Done):
                         self._show(session, update.result)
+                        if owner and self._service.history is not None:
+                            self._service.history.add(owner, form, update.result, voice)
                     view = _view(update, words)
                     if view is not None:
                         yield view

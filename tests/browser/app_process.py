@@ -34,6 +34,7 @@ class AppProcess:
         self.temporary.mkdir()
         settings.setdefault("drain_seconds", 0)
         settings.setdefault("journal", outputs.with_name(f"{outputs.name}.sqlite"))
+        settings.setdefault("history_file", outputs.with_name(f"{outputs.name}-history.sqlite"))
         self.url = f"http://127.0.0.1:{settings['port']}"
         self.errors = deque(maxlen=200)
         self.process = subprocess.Popen(

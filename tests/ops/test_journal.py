@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyui.ops import journal as journal_module
-from cosyui.ops import journal_file, migrations
+from cosyui.ops import journal_file, migrations, sqlite_file
 from cosyui.ops.journal import FIRST_PAUSE, LONGEST_PAUSE, PRUNE_EVERY, Journal
 from cosyui.ops.journal_file import COLUMNS, Filter, JournalFile, Row
 from cosyui.ops.migrations import MIGRATIONS, NewerFileError, migrate
@@ -232,7 +232,7 @@ def test_a_clock_that_jumps_makes_no_row_old(path, clock, wall, days):
 
 
 def test_a_locked_file_costs_no_row(journal, path, clock, monkeypatch):
-    monkeypatch.setattr(journal_file, "BUSY_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.0)
     journal.add(row(0))
     journal.write()
     other = sqlite3.connect(path)
@@ -329,7 +329,7 @@ def test_a_disk_that_damages_every_file_is_given_a_rest(journal, path, clock, mo
         assert journal.write() is not None
         clock.now += LONGEST_PAUSE
     assert (journal.waiting, journal.dropped) == (1, 0)
-    assert len([file for file in path.parent.iterdir() if "damaged" in file.name]) == journal_file.DAMAGED_FILES
+    assert len([file for file in path.parent.iterdir() if "damaged" in file.name]) == sqlite_file.DAMAGED_FILES
 
 
 def test_a_file_of_a_later_version_is_left_alone(journal, path):

@@ -13,7 +13,7 @@ import pytest
 from watching import follow, until
 
 from cosyui.host.config import FakeScript
-from cosyui.ops import journal_file, purge
+from cosyui.ops import purge, sqlite_file
 from cosyui.ops.journal_file import Filter
 from cosyui.ops.monitor import Monitor
 from cosyui.ops.nvml import Nvml
@@ -226,7 +226,7 @@ async def test_a_journal_that_cannot_be_written_harms_no_take(fake_service, form
 
 
 async def test_a_locked_journal_harms_no_take_and_loses_no_row(fake_service, form, monkeypatch):
-    monkeypatch.setattr(journal_file, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.01)
     async with fake_service() as service:
         assert isinstance(await take(service, form()), Done)
         await spin(lambda: not service.operations.journal.waiting and service.settings.journal.exists())

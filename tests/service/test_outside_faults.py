@@ -15,7 +15,7 @@ import pytest
 from cosyui.engine.request import Mode, PromptClip, SynthesisRequest
 from cosyui.errors import CosyuiError
 from cosyui.host.stream import HandedOver
-from cosyui.ops import journal_file
+from cosyui.ops import sqlite_file
 from cosyui.ops.monitor import Monitor
 from cosyui.ops.nvml import Nvml
 from cosyui.service import checks, recorder
@@ -171,7 +171,7 @@ async def test_a_disk_that_was_full_for_a_while_fails_its_take_only(fake_service
 async def test_a_journal_that_is_locked_all_the_time_is_told_and_harms_nobody(
     fake_service, form, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(journal_file, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.01)
     with contextlib.closing(sqlite3.connect(tmp_path / "journal")) as other:
         other.execute("BEGIN EXCLUSIVE")
         async with fake_service() as service:

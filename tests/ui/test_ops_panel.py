@@ -222,6 +222,8 @@ def every_remark() -> list[Notice]:
         remarks.batches_unread(Path("batches"), OSError("x")),
         remarks.voices_damaged(["x"]),
         remarks.voices_unread(Path("voices"), OSError("x")),
+        remarks.history_failed(Path("history"), "x"),
+        remarks.history_damaged(Path("history")),
         *(remark for source in (sampler, stale) for remark in remarks.of_sampler(source)),
         *remarks.of_journal(journal),
         *(remark for purge in purges for remark in remarks.of_purge(purge)),

@@ -1,8 +1,6 @@
 """English of the batch tab."""
 
-from cosyui.ui.locales.en_panel import LABELS as PANEL_LABELS
-
-LABELS = PANEL_LABELS | {
+LABELS = {
     "tab_batch": "Batch",
     "batch_file": "A file: CSV, JSON Lines or a dialogue as text",
     "batch_script": "Or a dialogue",
@@ -31,7 +29,7 @@ LABELS = PANEL_LABELS | {
     "batch_keep": "Keep it",
 }
 
-BATCH = {
+LIVE = {
     "batch_voice_en": "Example, English",
     "batch_voice_zh": "Example, Chinese",
     "batch_problems": "{count} problems; nothing was started",

@@ -1,8 +1,6 @@
 """批量页的中文，键与英文表相同。"""
 
-from cosyui.ui.locales.zh_panel import LABELS as PANEL_LABELS
-
-LABELS = PANEL_LABELS | {
+LABELS = {
     "tab_batch": "批量",
     "batch_file": "文件：CSV、JSON Lines 或纯文本对话",
     "batch_script": "或直接写对话",
@@ -23,7 +21,7 @@ LABELS = PANEL_LABELS | {
     "batch_keep": "保留",
 }
 
-BATCH = {
+LIVE = {
     "batch_voice_en": "英文示例",
     "batch_voice_zh": "中文示例",
     "batch_problems": "有 {count} 个问题，没有开始合成",

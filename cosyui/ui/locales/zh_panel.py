@@ -111,6 +111,8 @@ PANEL = {
 }
 
 REMARKS = {
+    "history_failed": "合成历史 {path} 无法读写：{reason}。这段时间的合成不会记入历史。",
+    "history_damaged": "合成历史已损坏，已重新开始；旧文件是 {path}，其中的收藏不再受清理保护。",
     "self_test_untrained": "{device} 上的自检：模型的权重是随机的，不会说话。",
     "self_test_llm": "{device} 上的自检：语言模型不知道词语怎么读，权重或文本分词器可能已损坏"
     "（{figure:.2f}，正常至少为 {least:.2f}）。",
