@@ -30,7 +30,7 @@ from cosyui.service.types import Overview, QueueEntry
 from cosyui.settings import Settings
 from cosyui.ui.guard import Guard
 from cosyui.ui.i18n import Dictionary, Words
-from cosyui.ui.locales import zh
+from cosyui.ui.locales import zh, zh_panel
 from cosyui.ui.ops import panel
 from cosyui.ui.ops_actions import trimmed
 from cosyui.ui.ops_purge import told
@@ -238,7 +238,7 @@ def test_every_remark_has_a_chinese_sentence_with_its_values() -> None:
         named = {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
         assert named <= dict(remark.values).keys(), remark.code
         assert chinese.notice(remark) != remark.message
-    assert zh.REMARKS.keys() == {remark.code for remark in every_remark()}
+    assert zh_panel.REMARKS.keys() == {remark.code for remark in every_remark()}
 
 
 def test_remarks_are_told_in_the_language_of_the_page(words: Words) -> None:
