@@ -21,7 +21,7 @@ They walk down to the harbour."""
 
 
 def open_batch(page):
-    page.get_by_role("tab").nth(1).click()
+    page.get_by_role("tab", name="Batch").click()
     page.locator("#batch-script textarea").wait_for()
 
 
