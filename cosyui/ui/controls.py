@@ -6,7 +6,7 @@ Methods are replaced on the instance: a subclass of a Gradio component writes a 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
 from gradio.data_classes import FileData
@@ -15,38 +15,45 @@ from cosyui.ui.i18n import both
 from cosyui.ui.presets import GROUPS
 
 
-def clip_input(label: Any) -> gr.Audio:
-    """Upload or microphone. Takes uploads of this page only: an address sent in their place is never fetched."""
+Upload = TypeVar("Upload", gr.Audio, gr.File)
+
+
+def clip_input(label: Any, elem_id: str = "clip") -> gr.Audio:
+    """Upload or microphone."""
     clip = gr.Audio(
         sources=["upload", "microphone"],
         type="filepath",
         label=label,
-        elem_id="clip",
+        elem_id=elem_id,
         elem_classes="sound",
         buttons=[],
         waveform_options=_waveform(),
     )
-    keep = clip.async_move_resource_to_block_cache
+    return of_this_page(clip)
+
+
+def of_this_page(field: Upload) -> Upload:
+    """Takes uploads of this page only: an address sent in their place is never fetched."""
+    keep = field.async_move_resource_to_block_cache
 
     async def keep_file(url_or_file_path: str | Path | None) -> str | None:
         if "://" in str(url_or_file_path):
-            raise gr.Error("Upload the clip as a file.", print_exception=False)
+            raise gr.Error("Upload it as a file.", print_exception=False)
         return await keep(url_or_file_path)
 
-    clip.async_move_resource_to_block_cache = keep_file  # type: ignore[method-assign]
-    return clip
+    field.async_move_resource_to_block_cache = keep_file  # type: ignore[method-assign]
+    return field
 
 
-def take_player() -> gr.Audio:
+def take_player(elem_id: str = "take", **options: Any) -> gr.Audio:
     """Plays a finished WAV where it lies: no copy of it, and no run of ffmpeg to look into it."""
     player = gr.Audio(
         type="filepath",
         interactive=False,
-        show_label=False,
-        elem_id="take",
+        elem_id=elem_id,
         elem_classes="sound",
-        buttons=["download"],
         waveform_options=_waveform(),
+        **({"show_label": False, "buttons": ["download"]} | options),
     )
 
     def as_it_is(value: Any) -> FileData | None:
@@ -68,6 +75,11 @@ def preset_rows(t: gr.I18n, instruction: gr.Textbox) -> None:
             for preset in presets:
                 button = gr.Button(t(preset.key), size="sm", elem_id=preset.key.replace("_", "-"))
                 button.click(None, None, instruction, js=f"() => {preset.instruction!r}")
+
+
+def problem_place(field: str) -> gr.HTML:
+    """Where a field's problem is told; it follows the field it belongs to."""
+    return gr.HTML("", elem_id=f"problem-{field}", elem_classes="problem", js_on_load=None)
 
 
 def quiet() -> dict[str, Any]:

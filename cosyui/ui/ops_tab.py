@@ -54,11 +54,11 @@ class OpsTab:
         self._wake = gr.Button(visible="hidden", elem_id="ops-wake")
         self._sleep = gr.Button(visible="hidden", elem_id="ops-sleep")
 
-    def wire(self, opened: Listener, left: Listener) -> None:
+    def wire(self, opened: Listener, *left: Listener) -> None:
         """``opened`` and ``left`` are events of tabs."""
         opened(self._open, self._span, self._whole, **quiet())
         self._wake.click(self._look_again, self._span, [*self._shown, self._tick], **quiet())
-        gr.on([left, self._sleep.click], lambda: gr.Timer(active=False), None, self._tick, **quiet())
+        gr.on([*left, self._sleep.click], lambda: gr.Timer(active=False), None, self._tick, **quiet())
         opened(self._journal.show, self._journal.filters, self._journal.shown, **quiet())
         self._tick.tick(self._show, self._span, self._shown, **quiet())
         self._span.change(self._show, self._span, self._shown, **quiet())

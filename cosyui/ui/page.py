@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from fastapi import FastAPI
+from gradio.utils import get_upload_folder
 from starlette.routing import Mount
 
 from cosyui.service.service import SynthesisService
@@ -20,6 +22,10 @@ from cosyui.ui.ops_tab import OpsTab
 from cosyui.ui.synthesis import SynthesisTab, session_of
 from cosyui.ui.takes import Takes
 from cosyui.ui.theme import STYLE_SHEETS, theme
+from cosyui.ui.voice_copies import VoiceCopies
+from cosyui.ui.voice_desk import VoiceDesk
+from cosyui.ui.voice_detail import preview_of
+from cosyui.ui.voices_tab import VoicesTab
 
 SESSIONS = 300
 """Browser tabs whose small state is kept in memory; the oldest is dropped first."""
@@ -69,13 +75,18 @@ class Page:
             self.badge = gr.HTML("", elem_id="badge", js_on_load=None)
             gr.HTML(_switches(), js_on_load=None, elem_classes="switch-slot")
         self.banner = gr.HTML("", elem_id="banner", js_on_load=None)
+        desk = VoiceDesk(self._service, self._dictionary, VoiceCopies(Path(get_upload_folder())))
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab(t("tab_synthesis"), id="synthesis") as speak:
-                SynthesisTab(self._service, self._takes, self._dictionary, t)
+                synthesis = SynthesisTab(self._service, self._takes, desk, self._dictionary, t)
+            with gr.Tab(t("tab_voices"), id="voices") as keep:
+                voices = VoicesTab(self._service, self._takes, desk, self._dictionary, t)
             if self._service.settings.ops != "off":
                 with gr.Tab(t("tab_ops"), id="ops") as operate:
                     tab = OpsTab(self._service, self._dictionary, t)
-                tab.wire(operate.select, speak.select)
+                tab.wire(operate.select, speak.select, keep.select)
+        synthesis.wire(speak.select, self.blocks.load)
+        voices.wire(keep.select)
         gr.HTML(f'<p class="foot">{both("footer")}</p>', js_on_load=None)
         self.header_tick = gr.Timer(FAST_TICK)
         header = [self.badge, self.banner, self.header_tick]
@@ -92,6 +103,7 @@ class Page:
     async def _leave(self, request: gr.Request) -> None:
         """The browser tab is gone."""
         await self._takes.leave(session_of(request))
+        await self._takes.leave(preview_of(request))
 
 
 def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any, Any, None]]:

@@ -1,4 +1,4 @@
-"""Colours, type and spacing: a calm teal on slate, light and dark. The finer layout is in page.css and ops.css."""
+"""Colours, type and spacing: a calm teal on slate, light and dark. The finer layout is in page.css and its neighbours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from gradio.themes import Base
 from gradio.themes.utils import colors, fonts, sizes
 
-STYLE_SHEETS = [Path(__file__).with_name(name) for name in ("page.css", "ops.css")]
+STYLE_SHEETS = [Path(__file__).with_name(name) for name in ("page.css", "ops.css", "voices.css")]
 
 _SANS = (
     fonts.LocalFont("Source Sans Pro", weights=(400, 600)),

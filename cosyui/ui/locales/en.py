@@ -1,8 +1,10 @@
 """English. Placeholders in braces are filled by `Words`."""
 
 from cosyui.ui.locales.en_panel import LABELS, PANEL
+from cosyui.ui.locales.en_voices import LABELS as VOICE_LABELS
+from cosyui.ui.locales.en_voices import SAID
 
-PAGE = LABELS | {
+PAGE = LABELS | VOICE_LABELS | {
     "tagline": "Any text, in the voice of a short clip",
     "tab_synthesis": "Speak",
     "tab_ops": "Ops",
@@ -54,7 +56,7 @@ PAGE = LABELS | {
     ),
 }
 
-LIVE = {
+LIVE = SAID | {
     "engine_starting": "Loading the model",
     "engine_ready": "Ready",
     "engine_restarting": "Engine restarting",

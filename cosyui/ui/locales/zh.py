@@ -1,8 +1,10 @@
 """简体中文，键与英文表相同。"""
 
 from cosyui.ui.locales.zh_panel import LABELS, PANEL, REMARKS
+from cosyui.ui.locales.zh_voices import LABELS as VOICE_LABELS
+from cosyui.ui.locales.zh_voices import SAID
 
-PAGE = LABELS | {
+PAGE = LABELS | VOICE_LABELS | {
     "tagline": "用一小段录音的声音，说任何话",
     "tab_synthesis": "合成",
     "tab_ops": "运维",
@@ -52,7 +54,7 @@ PAGE = LABELS | {
     "instruct_unsupported": "演示音色听不懂指令，会照常读出文字。要使用此模式，请加载正式发布的模型。",
 }
 
-LIVE = {
+LIVE = SAID | {
     "engine_starting": "模型加载中",
     "engine_ready": "就绪",
     "engine_restarting": "引擎重启中",
@@ -238,6 +240,7 @@ ERRORS = {
     "voice_name_taken": "已有同名的声音（不分大小写），或名字看起来像编号，请换一个。",
     "consent_missing": "请写明谁同意使用这个声音，例如“本人的声音”。",
     "consent_too_long": "授权说明太长，最多 1000 个字符。",
+    "voice_file_missing": "请选择导出的声音文件。",
     "voice_file_invalid": "这不是导出的声音文件，或里面有别的内容，请重新导出。",
     "voices_full": "保存的声音已达上限，请先删除一个。",
     "voice_broken": "这个声音的样本已损坏或丢失，请删除后重新保存。",
@@ -266,7 +269,7 @@ ERRORS = {
     "api_key_missing": "请提供 API 密钥；如果页面需要登录而没有设置密钥，请设置 COSYUI_API_KEYS。",
     "invalid_api_key": "API 密钥不对。",
     "model_not_found": "没有这个模型，可用的名称见 GET /v1/models。",
-    "voice_not_found": "没有这个声音：{message}",
+    "voice_not_found": "没有这个声音，可能已被删除，请另选一个。",
     "job_not_found": "没有这个任务，或它不是你的；很早的任务不再保留。",
     "route_unknown": "没有这个地址，或不支持这种请求方法，见 /v1/openapi.json。",
     "job_not_done": "这个任务还没有结果，或没有成功。",
