@@ -87,8 +87,13 @@ def number(text):
 
 
 def open_ops(page):
-    page.get_by_role("tab").nth(1).click()
+    page.get_by_role("tab").last.click()
     page.locator(".ops").wait_for()
+
+
+def open_voices(page):
+    page.get_by_role("tab").nth(1).click()
+    page.locator("#voice-rows :is(p, li)").first.wait_for()
 
 
 def ops_row(page, card, label):
