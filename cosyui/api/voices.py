@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from cosyui.api.forms import read_form, read_texts
 from cosyui.api.gate import Gate
-from cosyui.api.problems import ApiError
+from cosyui.api.problems import ApiError, unknown_route
 from cosyui.errors import RightsError
 from cosyui.service.service import SynthesisService
 from cosyui.service.voice_names import BuiltInVoices, VoiceData
@@ -24,6 +24,7 @@ WORDS = ("name", "transcript", "language", "consent")
 """Parameters of a voice that are texts."""
 _ONE = ("GET", "PATCH", "DELETE")
 """What is done with one voice."""
+_ANY = (*_ONE, "POST", "PUT", "OPTIONS", "TRACE", "QUERY")
 
 
 class VoiceRoutes:
@@ -39,7 +40,7 @@ class VoiceRoutes:
         base, one = "/audio/voices", "/audio/voices/{voice_id}"
         return [
             Route(base, self._all, methods=["GET", "POST"]),
-            Route(f"{base}/import", self._import, methods=[*_ONE, "POST"]),
+            Route(f"{base}/import", self._import, methods=_ANY),
             Route(one, self._one, methods=_ONE),
             Route(f"{one}/preview", self._preview),
             Route(f"{one}/export", self._export),
@@ -74,7 +75,7 @@ class VoiceRoutes:
 
     async def _import(self, request: Request) -> Response:
         if request.method != "POST":  # no voice has this id: it is an address of its own
-            raise HTTPException(405, headers={"Allow": "POST"})
+            raise unknown_route(HTTPException(405, headers={"Allow": "POST"}))
         client = self._counted(request)
         most = self._settings.clip_max_bytes + SLACK
         texts, data = await read_form(request, self._settings, "file", most, ("name",))

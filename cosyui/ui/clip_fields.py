@@ -16,7 +16,7 @@ from cosyui.speech.clip.report import GOOD_SECONDS
 from cosyui.speech.clip.transcribe import INSTALL
 from cosyui.ui import render
 from cosyui.ui.controls import clip_input, problem_place, quiet
-from cosyui.ui.i18n import Dictionary, both
+from cosyui.ui.i18n import Dictionary, Language, both
 
 
 class ClipFields:
@@ -40,7 +40,7 @@ class ClipFields:
         self._dictionary = dictionary
         self._prefix = prefix
         self.problems: dict[str, gr.HTML] = {}
-        self.examples: dict[str, gr.Button] = {}
+        self.examples: dict[Language, gr.Button] = {}
         self._lay_clip(t, examples=examples)
         self._lay_transcript(t, hint)
         self._wire_clip()

@@ -14,7 +14,6 @@ from gradio.data_classes import FileData
 from cosyui.ui.i18n import both
 from cosyui.ui.presets import GROUPS
 
-
 Upload = TypeVar("Upload", gr.Audio, gr.File)
 
 
@@ -45,7 +44,7 @@ def of_this_page(field: Upload) -> Upload:
     return field
 
 
-def take_player(elem_id: str = "take", **options: Any) -> gr.Audio:
+def take_player(elem_id: str = "take", *, download: bool = True, visible: bool = True) -> gr.Audio:
     """Plays a finished WAV where it lies: no copy of it, and no run of ffmpeg to look into it."""
     player = gr.Audio(
         type="filepath",
@@ -53,7 +52,9 @@ def take_player(elem_id: str = "take", **options: Any) -> gr.Audio:
         elem_id=elem_id,
         elem_classes="sound",
         waveform_options=_waveform(),
-        **({"show_label": False, "buttons": ["download"]} | options),
+        show_label=False,
+        buttons=["download"] if download else [],
+        visible=visible,
     )
 
     def as_it_is(value: Any) -> FileData | None:

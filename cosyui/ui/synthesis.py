@@ -121,7 +121,13 @@ class SynthesisTab:
     def _wire_take(self) -> None:
         outputs = [self.generate, self.stop, self.status, self.empty, self.result_field, self.player, self.figures]
         outputs += [self.used_seed, *self._problems.values()]
-        voice = [self.prompt.mode, self.prompt.voice.chosen, self.prompt.clip, self.prompt.transcript, self.prompt.instruction]
+        voice = [
+            self.prompt.mode,
+            self.prompt.voice.chosen,
+            self.prompt.clip,
+            self.prompt.transcript,
+            self.prompt.instruction,
+        ]
         inputs = [self.text, *voice, self.speed, self.seed]
         run = gr.on(
             [self.generate.click, self.text.submit],

@@ -1,4 +1,4 @@
-"""Colours, type and spacing: a calm teal on slate, light and dark. The finer layout is in page.css and its neighbours."""
+"""Colours, type and spacing: a calm teal on slate, light and dark. The finer layout is in the style sheets."""
 
 from __future__ import annotations
 

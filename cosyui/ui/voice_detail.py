@@ -32,7 +32,7 @@ class VoiceDetail:
             self.head = gr.HTML("", elem_id="voice-head", js_on_load=None)
             with gr.Column(elem_classes="field"):
                 gr.HTML(f'<span class="field-label">{both("voice_clip")}</span>', js_on_load=None)
-                self.clip = take_player("voice-player", buttons=[])
+                self.clip = take_player("voice-player", download=False)
             with gr.Column(elem_classes="field"):
                 with gr.Row(elem_classes="ops-actions"):
                     self._preview_button = gr.Button(t("voice_preview"), elem_id="voice-preview", size="sm", scale=0)
@@ -66,7 +66,10 @@ class VoiceDetail:
         told = [self.head, self.told, *self.problems.values(), *self._list.shown]
         self._save_button.click(self.change, [chosen, *values, self._list.inputs[0]], told, **quiet())
         self._delete.go.click(
-            self.remove, self._list.inputs, [chosen, self.card, self.told, self._list.told, *self._list.shown], **quiet()
+            self.remove,
+            self._list.inputs,
+            [chosen, self.card, self.told, self._list.told, *self._list.shown],
+            **quiet(),
         )
         exported = self._export_button.click(self.export, chosen, [self.status, self._file], **quiet())
         exported.then(None, self._file, None, js="(file) => cosyui.download(file)")

@@ -26,13 +26,13 @@ class VoiceFields:
                     elem_id=f"{prefix}-name",
                 )
                 self._problem(prefix, "name")
+                gr.HTML(f'<p class="hint">{both("voice_name_hint")}</p>', js_on_load=None)
             with gr.Column(scale=2, min_width=150, elem_classes="field"):
                 languages = [(t("language_any"), ""), *((t(f"language_{code}"), code) for code in KNOWN_LANGUAGES)]
                 self.language = gr.Dropdown(
                     languages, value="", label=t("voice_language"), elem_id=f"{prefix}-language"
                 )
                 self._problem(prefix, "language")
-        gr.HTML(f'<p class="hint">{both("voice_name_hint")}</p>', js_on_load=None, elem_classes="name-hint")
         with gr.Column(elem_classes="field"):
             self.consent = gr.Textbox(
                 label=t("voice_consent"),

@@ -1,9 +1,11 @@
 """Voices on the page, by its handlers: saved, chosen, heard, changed, deleted, taken along, from two browser tabs."""
 
+import asyncio
 import contextlib
 import io
 import re
 import zipfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import gradio as gr
@@ -213,8 +215,7 @@ async def test_voice_is_opened_heard_and_changed(pages):
     async with pages() as page:
         voice, detail = page.add(language="zh"), page.detail
         told = await detail.open("", voice.id, page.one)
-        with open(told[detail.clip], "rb") as file:
-            assert file.read() == page.voices.clip(voice.id)
+        assert await asyncio.to_thread(Path(told[detail.clip]).read_bytes) == page.voices.clip(voice.id)
         values = [told[part] for part in detail._values]
         assert values == ["Ann", "zh", TRANSCRIPT, "Ann herself."]
         spoken = [update async for update in detail.preview(voice.id, page.one)][-1]
@@ -283,8 +284,7 @@ async def test_export_comes_back_as_a_zip_or_as_its_parts(pages):
         voice, tab = page.add(), page.tab
         told, path = await page.detail.export(voice.id, page.one)
         assert f"{voice.id}.zip" in told
-        with open(path, "rb") as file:
-            data = file.read()
+        data = await asyncio.to_thread(Path(path).read_bytes)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = [archive.read(name) for name in archive.namelist()]
         for given, name in (([data], "Copy"), (parts, "Parts"), (parts[::-1], "Parts, turned round")):

@@ -1,10 +1,9 @@
 """English. Placeholders in braces are filled by `Words`."""
 
-from cosyui.ui.locales.en_panel import LABELS, PANEL
-from cosyui.ui.locales.en_voices import LABELS as VOICE_LABELS
-from cosyui.ui.locales.en_voices import SAID
+from cosyui.ui.locales.en_panel import PANEL
+from cosyui.ui.locales.en_voices import LABELS, SAID
 
-PAGE = LABELS | VOICE_LABELS | {
+PAGE = LABELS | {
     "tagline": "Any text, in the voice of a short clip",
     "tab_synthesis": "Speak",
     "tab_ops": "Ops",

@@ -1,6 +1,8 @@
 """Voices in English: labels of the tab and of the fields about a voice, and what the server says there."""
 
-LABELS = {
+from cosyui.ui.locales.en_panel import LABELS as OF_PANEL
+
+LABELS = OF_PANEL | {
     "tab_voices": "Voices",
     "voice_new": "Save a new voice",
     "voice_list": "Saved voices",

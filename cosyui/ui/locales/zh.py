@@ -1,10 +1,9 @@
 """简体中文，键与英文表相同。"""
 
-from cosyui.ui.locales.zh_panel import LABELS, PANEL, REMARKS
-from cosyui.ui.locales.zh_voices import LABELS as VOICE_LABELS
-from cosyui.ui.locales.zh_voices import SAID
+from cosyui.ui.locales.zh_panel import PANEL, REMARKS
+from cosyui.ui.locales.zh_voices import LABELS, SAID
 
-PAGE = LABELS | VOICE_LABELS | {
+PAGE = LABELS | {
     "tagline": "用一小段录音的声音，说任何话",
     "tab_synthesis": "合成",
     "tab_ops": "运维",

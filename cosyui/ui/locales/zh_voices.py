@@ -1,6 +1,8 @@
 """声音页的中文，键与英文表相同。"""
 
-LABELS = {
+from cosyui.ui.locales.zh_panel import LABELS as OF_PANEL
+
+LABELS = OF_PANEL | {
     "tab_voices": "声音",
     "voice_new": "保存新声音",
     "voice_list": "已保存的声音",
