@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 from cosyui.api.openapi import _TEXT, Schema, _json, _ref, _route
+from cosyui.service.voice_names import BuiltInVoices
+from cosyui.service.voice_record import ID_PATTERN, LONGEST_CONSENT, LONGEST_NAME
+from cosyui.speech.text.language import KNOWN_LANGUAGES
+from cosyui.speech.text.screen import MAX_TRANSCRIPT_CHARS
 
-_ID: Schema = {"name": "voice_id", "in": "path", "required": True, "schema": _TEXT}
+_BLANK = r"[\s\u001c-\u001f\u0085]"
+_IN_LINE = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+"""Neither a control character nor the end of a line, nor one that changes the direction of writing."""
+_NAME = rf"^{_BLANK}*{_IN_LINE}*(\p{{L}}|\p{{N}}|\p{{P}}|\p{{S}}){_IN_LINE}*{_BLANK}*$"
+_SOMETHING = r"[^\s\u0000-\u001f\u007f-\u009f]"
+_ID: Schema = {
+    "name": "voice_id",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "pattern": f"{ID_PATTERN}|^({'|'.join(BuiltInVoices().list())})$"},
+}
 _FILE: Schema = {"type": "string", "format": "binary"}
 _OPTIONAL: Schema = {"type": ["string", "null"]}
 _WORDS: Schema = {
-    "name": {"type": "string", "maxLength": 80},
-    "transcript": {"type": "string", "description": "what is said in the clip; empty: it is used across languages"},
-    "language": _OPTIONAL | {"description": "of the clip, as in `en`"},
-    "consent": {"type": "string", "maxLength": 1000, "description": "who agreed that the voice is used"},
+    "name": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": LONGEST_NAME,
+        "pattern": _NAME,
+        "description": "something that can be seen, in one line; no other voice has it, if only in other capitals",
+    },
+    "transcript": {
+        "type": "string",
+        "maxLength": MAX_TRANSCRIPT_CHARS,
+        "pattern": rf"^{_BLANK}*$|\p{{L}}|\p{{N}}",
+        "description": "what is said in the clip; empty: it is used across languages",
+    },
+    "language": {"enum": [*KNOWN_LANGUAGES, "auto", ""], "description": "of the clip, as in `en`; empty: any"},
+    "consent": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": LONGEST_CONSENT,
+        "pattern": _SOMETHING,
+        "description": "who agreed that the voice is used",
+    },
 }
+_CHANGES: Schema = _WORDS | {
+    "transcript": {"anyOf": [_WORDS["transcript"], {"type": "null"}]},
+    "language": {"enum": [*_WORDS["language"]["enum"], None], "description": _WORDS["language"]["description"]},
+}
+"""JSON has null, which is empty; a form has none."""
 _VOICE: Schema = {
     "type": "object",
     "required": ["id", "object", "name", "language", "has_transcript", "built_in", "created"],
@@ -45,9 +81,13 @@ def _paths() -> Schema:
         "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _ref("Voice")}},
     }
     made = (400, 409, 413, 429, 500)
-    add = _form({"clip": _FILE, **_WORDS}, ["name", "clip", "consent"])
-    change = {"required": True, "content": _json({"type": "object", "properties": _WORDS})}
-    take = _form({"file": _FILE, "name": _WORDS["name"]}, ["file"])
+    add = _form({"clip": _FILE, **_WORDS}, ["name", "clip", "consent"], clip="audio/*")
+    change = {"required": True, "content": _json(_object(_CHANGES, []))}
+    take = _form(
+        {"file": _FILE, "name": _WORDS["name"] | {"minLength": 0, "pattern": f"^$|{_NAME}"}},
+        ["file"],
+        file="application/zip",
+    )
     remove = _route("Delete a saved voice", {}, 403, 404, 429, 500, status=204)
     return {
         "/audio/voices": {
@@ -74,6 +114,12 @@ def _paths() -> Schema:
     }
 
 
-def _form(fields: Schema, required: list[str]) -> Schema:
-    schema = {"type": "object", "required": required, "properties": fields}
-    return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
+def _form(fields: Schema, required: list[str], **files: str) -> Schema:
+    """``files`` are those of its fields that are files, with the media type."""
+    body: Schema = {"schema": _object(fields, required)}
+    body["encoding"] = {name: {"contentType": kind} for name, kind in files.items()}
+    return {"required": True, "content": {"multipart/form-data": body}}
+
+
+def _object(fields: Schema, required: list[str]) -> Schema:
+    return {"type": "object", "required": required, "properties": fields, "additionalProperties": False}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cosyui.api.forms import read_form, read_texts
 from cosyui.api.gate import Gate
-from cosyui.api.problems import ApiError
+from cosyui.api.problems import ApiError, unknown_route
 from cosyui.errors import RightsError
 from cosyui.service.service import SynthesisService
 from cosyui.service.voice_names import BuiltInVoices, VoiceData
@@ -21,6 +22,9 @@ from cosyui.speech.clip.intake import read_source
 
 WORDS = ("name", "transcript", "language", "consent")
 """Parameters of a voice that are texts."""
+_ONE = ("GET", "PATCH", "DELETE")
+"""What is done with one voice."""
+_ANY = (*_ONE, "POST", "PUT", "OPTIONS", "TRACE", "QUERY")
 
 
 class VoiceRoutes:
@@ -35,15 +39,19 @@ class VoiceRoutes:
     def routes(self) -> list[Route]:
         base, one = "/audio/voices", "/audio/voices/{voice_id}"
         return [
-            Route(base, self._list),
-            Route(base, self._add, methods=["POST"]),
-            Route(f"{base}/import", self._import, methods=["POST"]),
-            Route(one, self._get),
-            Route(one, self._change, methods=["PATCH"]),
-            Route(one, self._remove, methods=["DELETE"]),
+            Route(base, self._all, methods=["GET", "POST"]),
+            Route(f"{base}/import", self._import, methods=_ANY),
+            Route(one, self._one, methods=_ONE),
             Route(f"{one}/preview", self._preview),
             Route(f"{one}/export", self._export),
         ]
+
+    async def _all(self, request: Request) -> Response:
+        return await (self._add(request) if request.method == "POST" else self._list(request))
+
+    async def _one(self, request: Request) -> Response:
+        work = {"PATCH": self._change, "DELETE": self._remove}.get(request.method, self._get)
+        return await work(request)
 
     async def _list(self, request: Request) -> Response:
         built_in = [(name, self._built_in.find(name)) for name in self._built_in.list()]
@@ -66,6 +74,8 @@ class VoiceRoutes:
             return _made(await asyncio.to_thread(self._voices.add, form))
 
     async def _import(self, request: Request) -> Response:
+        if request.method != "POST":  # no voice has this id: it is an address of its own
+            raise unknown_route(HTTPException(405, headers={"Allow": "POST"}))
         client = self._counted(request)
         most = self._settings.clip_max_bytes + SLACK
         texts, data = await read_form(request, self._settings, "file", most, ("name",))

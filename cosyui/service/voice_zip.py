@@ -6,6 +6,7 @@ import io
 import struct
 import zipfile
 import zlib
+from collections.abc import Sequence
 
 from cosyui.errors import InputError
 from cosyui.service.voice_files import CLIP, LARGEST_RECORD, RECORD
@@ -26,6 +27,25 @@ def pack(words: VoiceWords, clip: bytes) -> bytes:
         archive.writestr(CLIP, clip)
         archive.writestr(RECORD, record.model_dump_json(indent=2))
     return file.getvalue()
+
+
+def joined(files: Sequence[bytes]) -> bytes:
+    """One file for `unpack` from what somebody has of an exported voice: the file itself, or its two parts.
+
+    Raises InputError ``voice_file_missing`` or ``voice_file_invalid``, field ``file``.
+    """
+    if not files:
+        raise InputError("voice_file_missing", "Choose the file of an exported voice.", "file")
+    if len(files) == 1:
+        return files[0]
+    records = [data for data in files if data.lstrip()[:1] == b"{"]
+    clips = [data for data in files if data not in records]
+    if len(records) != 1 or len(clips) != 1 or len(records[0]) > LARGEST_RECORD:
+        raise _invalid(f"give the exported ZIP alone, or {CLIP} together with {RECORD}")
+    try:
+        return pack(VoiceWords.model_validate_json(records[0]), clips[0])
+    except ValueError as error:
+        raise _invalid(str(error).partition("\n")[0]) from None
 
 
 def unpack(data: bytes, largest_clip: int) -> tuple[VoiceWords, bytes]:

@@ -8,7 +8,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cosyui.engine.request import Mode
 from cosyui.errors import ConflictError, CosyuiError, InputError, MissingError, RightsError
@@ -32,11 +32,13 @@ class SavedVoices:
 
     A name or an id finds a voice, a name as it is written; names differ by more than capitals, also from built-in
     ones. ``by`` is who asks, by the beginning of its key's hash, and empty where nobody has a key: with keys, a voice
-    is changed and removed by its maker alone, and one without a maker by everybody.
+    is changed and removed by its maker alone, and one without a maker by everybody. ``on_remove`` is told the id of
+    what was removed, for those who made copies; it must not raise.
     """
 
     def __init__(self, settings: Settings, clips: ClipStore) -> None:
         self.problems: tuple[Notice, ...] = ()
+        self.on_remove: Callable[[str], None] = lambda voice_id: None
         self._settings = settings
         self._clips = clips
         self._files = VoiceFiles(settings.voices_folder)
@@ -100,7 +102,8 @@ class SavedVoices:
         """Raises MissingError ``voice_not_found``."""
         voice = self._voices.get(voice_id)
         if voice is None:
-            raise MissingError("voice_not_found", "There is no saved voice of this id.", "voice")
+            message = "There is no saved voice of this id; perhaps it was deleted. Choose another."
+            raise MissingError("voice_not_found", message, "voice")
         return voice
 
     def clip(self, voice_id: str) -> bytes:
@@ -182,6 +185,7 @@ class SavedVoices:
                 self._files.put_away(voice.id)
                 self._voices = {key: other for key, other in self._voices.items() if key != voice.id}
                 self._clips.forget(voice.clip)
+                self.on_remove(voice.id)
                 self._files.sweep(voice.id)
             except OSError as error:
                 message = f"The voice could not be deleted ({error.strerror}); look at {self._files.root}."

@@ -30,13 +30,13 @@ def uploads_only(component: Upload) -> Upload:
     return component
 
 
-def clip_input(label: Any) -> gr.Audio:
+def clip_input(label: Any, elem_id: str = "clip") -> gr.Audio:
     """Upload or microphone."""
     clip = gr.Audio(
         sources=["upload", "microphone"],
         type="filepath",
         label=label,
-        elem_id="clip",
+        elem_id=elem_id,
         elem_classes="sound",
         buttons=[],
         waveform_options=_waveform(),
@@ -44,16 +44,17 @@ def clip_input(label: Any) -> gr.Audio:
     return uploads_only(clip)
 
 
-def take_player(elem_id: str = "take") -> gr.Audio:
+def take_player(elem_id: str = "take", *, download: bool = True, visible: bool = True) -> gr.Audio:
     """Plays a finished WAV where it lies: no copy of it, and no run of ffmpeg to look into it."""
     player = gr.Audio(
         type="filepath",
         interactive=False,
-        show_label=False,
         elem_id=elem_id,
         elem_classes="sound",
-        buttons=["download"],
         waveform_options=_waveform(),
+        show_label=False,
+        buttons=["download"] if download else [],
+        visible=visible,
     )
 
     def as_it_is(value: Any) -> FileData | None:
@@ -75,6 +76,11 @@ def preset_rows(t: gr.I18n, instruction: gr.Textbox) -> None:
             for preset in presets:
                 button = gr.Button(t(preset.key), size="sm", elem_id=preset.key.replace("_", "-"))
                 button.click(None, None, instruction, js=f"() => {preset.instruction!r}")
+
+
+def problem_place(field: str) -> gr.HTML:
+    """Where a field's problem is told; it follows the field it belongs to."""
+    return gr.HTML("", elem_id=f"problem-{field}", elem_classes="problem", js_on_load=None)
 
 
 def quiet() -> dict[str, Any]:

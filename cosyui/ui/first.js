@@ -16,8 +16,8 @@
   }
 
   // What was typed survives a reload: by the language switch, or by Gradio when the server was restarted.
-  var fields = ["text", "transcript", "instruction"];
-  var box = function (name) { return document.querySelector("#" + name + " textarea"); };
+  var fields = ["text", "transcript", "instruction", "voice-transcript", "voice-name", "voice-consent", "keep-name", "keep-consent"];
+  var box = function (name) { return document.querySelector("#" + name + " :is(textarea, input)"); };
   window.addEventListener("pagehide", function () {
     fields.forEach(function (name) {
       if (box(name)) sessionStorage.setItem("cosyui_" + name, box(name).value);
@@ -39,27 +39,38 @@
   }
 
   // Browsers call a recording in WebM or MP4 a video, and Gradio would refuse it: what a clip is, the service finds out.
-  var clipInput = function () { return document.querySelector("#clip input[type=file]"); };
-  var asSound = function (files) {
-    var list = new DataTransfer();
-    Array.from(files).forEach(function (file) {
-      list.items.add(/^audio\//.test(file.type) ? file : new File([file], file.name, { type: "audio/x-clip" }));
-    });
+  // Files of a voice get plain names: their owner's are nobody's business.
+  var UPLOADS = "#clip, #voice-clip, #voice-file";
+  var inputOf = function (element) {
+    var field = element && element.closest ? element.closest(UPLOADS) : null;
+    return field && field.querySelector("input[type=file]");
+  };
+  var asSound = function (file) {
+    return /^audio\//.test(file.type) ? file : new File([file], file.name, { type: "audio/x-clip" });
+  };
+  var nameless = function (file) {
+    return new File([file], "voice" + (file.name.match(/\.(zip|wav|json)$/i) || [""])[0].toLowerCase(), { type: file.type });
+  };
+  var ready = function (input, files) {
+    var list = new DataTransfer(), change = input.closest("#voice-file") ? nameless : asSound;
+    Array.from(files).forEach(function (file) { list.items.add(change(file)); });
     return list.files;
   };
   document.addEventListener("click", function (event) {
-    if (clipInput() && event.target.closest("#clip")) clipInput().accept = "audio/*,video/*,.amr,.opus,.wma,.caf";
+    var input = inputOf(event.target);
+    if (input) input.accept = input.closest("#voice-file") ? ".zip,.wav,.json" : "audio/*,video/*,.amr,.opus,.wma,.caf";
   }, true);
   document.addEventListener("change", function (event) {
-    if (event.target === clipInput()) event.target.files = asSound(event.target.files);
+    if (inputOf(event.target) === event.target) event.target.files = ready(event.target, event.target.files);
   }, true);
   document.addEventListener("drop", function (event) {
-    if (!clipInput() || !event.target.closest("#clip") || !event.dataTransfer.files.length) return;
+    var input = inputOf(event.target);
+    if (!input || !event.dataTransfer.files.length) return;
     event.preventDefault();
     event.stopPropagation();
     event.target.dispatchEvent(new DragEvent("dragleave", { bubbles: true }));
-    clipInput().files = event.dataTransfer.files;
-    clipInput().dispatchEvent(new Event("change", { bubbles: true }));
+    input.files = event.dataTransfer.files;
+    input.dispatchEvent(new Event("change", { bubbles: true }));
   }, true);
 
   // Buttons in what the server draws anew every two seconds: a press counts when it ends on what it began on, drawn anew

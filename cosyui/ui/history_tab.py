@@ -19,6 +19,7 @@ from cosyui.ui.owner import owner_of
 from cosyui.ui.picking import picker
 from cosyui.ui.pieces import hint
 from cosyui.ui.synthesis import SynthesisTab
+from cosyui.ui.voice_desk import VoiceDesk
 
 PAGE_ROWS = 20
 Listener = Callable[..., Any]
@@ -42,12 +43,14 @@ class HistoryTab:
         self,
         history: History,
         synthesis: SynthesisTab,
+        desk: VoiceDesk,
         dictionary: Dictionary,
         t: gr.I18n,
         owner: gr.BrowserState,
     ) -> None:
         self._history = history
         self._synthesis = synthesis
+        self._desk = desk
         self._dictionary = dictionary
         self._chosen = gr.State("")
         self._offset = gr.State(0)
@@ -188,7 +191,7 @@ class HistoryTab:
         clip = await asyncio.to_thread(self._history.clip, shown.take)
         missing = clip is None and not shown.take.voice
         line = render.status("filled", words("past_no_clip" if missing else "past_refilled"))
-        filled = self._synthesis.filled(shown.take, clip) | {self._synthesis.status: line}
+        filled = self._synthesis.filled(shown.take, clip, words) | {self._synthesis.status: line}
         return filled | {self._tabs: gr.Tabs(selected="synthesis")}
 
     def _turned(self, owner: str, take_id: str) -> Shown:
@@ -200,7 +203,7 @@ class HistoryTab:
             self._chosen: shown.take.id,
             self._empty: gr.HTML(visible=False),
             self._detail: gr.Column(visible=True),
-            self._head: history_list.head(shown.take, words),
+            self._head: history_list.head(shown.take, words, self._desk.name),
             self._sound: gr.Column(visible=shown.file is not None),
             self._player: None if shown.file is None else str(shown.file),
             self._foot: history_list.foot(shown, words),
@@ -234,7 +237,9 @@ class HistoryTab:
             return {self._list: "", self._rows: "", self._told: render.problem_of(error, words)}
         many = page.total > PAGE_ROWS
         return {
-            self._list: history_list.listed(page, chosen, words, filtered=bool(search.strip()) or starred),
+            self._list: history_list.listed(
+                page, chosen, words, self._desk.name, filtered=bool(search.strip()) or starred
+            ),
             self._rows: history_list.rows(page, words),
             self._back: gr.Button(visible=many, interactive=page.offset > 0),
             self._on: gr.Button(visible=many, interactive=page.offset + len(page.takes) < page.total),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from fastapi import FastAPI
+from gradio.utils import get_upload_folder
 from starlette.routing import Mount
 
 from cosyui.service.service import SynthesisService
@@ -24,6 +26,10 @@ from cosyui.ui.owner import drawn, owner_state
 from cosyui.ui.synthesis import SynthesisTab, session_of
 from cosyui.ui.takes import Takes
 from cosyui.ui.theme import STYLE_SHEETS, theme
+from cosyui.ui.voice_copies import VoiceCopies
+from cosyui.ui.voice_desk import VoiceDesk
+from cosyui.ui.voice_detail import preview_of
+from cosyui.ui.voices_tab import VoicesTab
 
 SESSIONS = 300
 """Browser tabs whose small state is kept in memory; the oldest is dropped first."""
@@ -74,24 +80,32 @@ class Page:
             gr.HTML(_switches(), js_on_load=None, elem_classes="switch-slot")
         self.banner = gr.HTML("", elem_id="banner", js_on_load=None)
         self.owner = owner_state()
+        settings, past = self._service.settings, self._service.history
+        desk = VoiceDesk(self._service, self._dictionary, VoiceCopies(Path(get_upload_folder())))
         others: list[Any] = []
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab(t("tab_synthesis"), id="synthesis") as speak:
-                synthesis = SynthesisTab(self._service, self._takes, self._dictionary, t, self.owner)
-            if self._service.history is not None:
-                with gr.Tab(t("tab_history"), id="history") as past:
-                    history = HistoryTab(self._service.history, synthesis, self._dictionary, t, self.owner)
-                others.append(past.select)
-            with gr.Tab(t("tab_batch"), id="batch", visible=self._service.settings.batch_lines > 0) as batch:
+                synthesis = SynthesisTab(self._service, self._takes, desk, self._dictionary, t, self.owner)
+            with gr.Tab(t("tab_voices"), id="voices") as keep:
+                voices = VoicesTab(self._service, self._takes, desk, self._dictionary, t)
+            others.append(keep.select)
+            if past is not None:
+                with gr.Tab(t("tab_history"), id="history") as look:
+                    history = HistoryTab(past, synthesis, desk, self._dictionary, t, self.owner)
+                others.append(look.select)
+            with gr.Tab(t("tab_batch"), id="batch", visible=settings.batch_lines > 0) as batch:
                 lines = BatchTab(self._service, self._dictionary, t, self.owner)
-                lines.wire(batch.select)
             others.append(batch.select)
-            if self._service.settings.ops != "off":
+            if settings.ops != "off":
                 with gr.Tab(t("tab_ops"), id="ops") as operate:
-                    tab = OpsTab(self._service, self._dictionary, t)
-                tab.wire(operate.select, speak.select, *others)
-        if self._service.history is not None:
-            history.wire(past.select, tabs)
+                    ops = OpsTab(self._service, self._dictionary, t)
+        synthesis.wire(speak.select, self.blocks.load)
+        voices.wire(keep.select)
+        if past is not None:
+            history.wire(look.select, tabs)
+        lines.wire(batch.select)
+        if settings.ops != "off":
+            ops.wire(operate.select, speak.select, *others)
         gr.HTML(f'<p class="foot">{both("footer")}</p>', js_on_load=None)
         self.header_tick = gr.Timer(FAST_TICK)
         header = [self.badge, self.banner, self.header_tick]
@@ -109,6 +123,7 @@ class Page:
     async def _leave(self, request: gr.Request) -> None:
         """The browser tab is gone."""
         await self._takes.leave(session_of(request))
+        await self._takes.leave(preview_of(request))
 
 
 def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any, Any, None]]:

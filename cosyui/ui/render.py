@@ -8,7 +8,7 @@ from html import escape
 
 from cosyui.errors import CosyuiError
 from cosyui.notice import Notice
-from cosyui.service.types import Result, Running, Waiting
+from cosyui.service.types import FormError, Result, Running, Waiting
 from cosyui.speech.clip.report import ClipReport
 from cosyui.ui.i18n import Words
 
@@ -24,6 +24,19 @@ def problem(sentence: str) -> str:
 
 def problem_of(error: CosyuiError, words: Words) -> str:
     return problem(words.error(error))
+
+
+def problems_by_field(error: CosyuiError, fields: Iterable[str], words: Words) -> tuple[dict[str, str], list[str]]:
+    """Each problem to its field, the first of each, as HTML; and the sentences of those that have none of these."""
+    places = set(fields)
+    beside: dict[str, str] = {}
+    general: list[str] = []
+    for one in error.problems if isinstance(error, FormError) else (error,):
+        if one.field not in places:
+            general.append(words.error(one))
+        elif one.field is not None:
+            beside.setdefault(one.field, problem_of(one, words))
+    return beside, general
 
 
 def note(sentence: str) -> str:

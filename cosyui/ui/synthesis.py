@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from cosyui.engine.request import Mode
+from cosyui.errors import CosyuiError
 from cosyui.service.checks import FASTEST, SEED_LIMIT, SLOWEST
 from cosyui.service.history_file import PastTake
 from cosyui.service.job import SEGMENT_SECONDS
@@ -19,11 +21,12 @@ from cosyui.service.types import TakeForm
 from cosyui.settings import Settings
 from cosyui.speech.estimate import CJK_CHARS_PER_SECOND, WORDS_PER_SECOND
 from cosyui.ui import render
-from cosyui.ui.controls import quiet, take_player
+from cosyui.ui.controls import problem_place, quiet, take_player
 from cosyui.ui.i18n import PAGE, Dictionary, Words, both
 from cosyui.ui.owner import owner_of
 from cosyui.ui.prompt_card import PromptCard
-from cosyui.ui.takes import FIELDS, Takes, View
+from cosyui.ui.takes import FIELDS, Takes, View, problems
+from cosyui.ui.voice_desk import VoiceDesk
 
 
 class SynthesisTab:
@@ -33,6 +36,7 @@ class SynthesisTab:
         self,
         service: SynthesisService,
         takes: Takes,
+        desk: VoiceDesk,
         dictionary: Dictionary,
         i18n: gr.I18n,
         owner: gr.BrowserState,
@@ -40,13 +44,14 @@ class SynthesisTab:
         self._service = service
         self._owner = owner
         self._takes = takes
+        self._desk = desk
         self._dictionary = dictionary
         self._i18n = i18n
         self._problems: dict[str, gr.HTML] = {}
         with gr.Row(elem_classes="workspace"):
             with gr.Column(scale=7, min_width=320, elem_classes="side inputs"):
                 self._lay_text()
-                self.prompt = PromptCard(service, dictionary, i18n)
+                self.prompt = PromptCard(service, desk, dictionary, i18n)
             with gr.Column(scale=5, min_width=320, elem_classes="side outcome"):
                 self._lay_settings()
                 self._lay_result()
@@ -54,21 +59,26 @@ class SynthesisTab:
         self._wire_fields()
         self._wire_take()
 
-    def filled(self, take: PastTake, clip: bytes | None) -> dict[Any, Any]:
+    def filled(self, take: PastTake, clip: bytes | None, words: Words) -> dict[Any, Any]:
         """What puts a past take back into the fields: made again, it is the same."""
         fields = {self.text: take.text, self.speed: take.speed, self.seed: str(take.seed), self.status: ""}
-        return fields | self.prompt.filled(take, clip) | dict.fromkeys(self._problems.values(), "")
+        return fields | self.prompt.filled(take, clip, words) | dict.fromkeys(self._problems.values(), "")
 
     @property
     def fields(self) -> list[Any]:
         """What `filled` gives values for."""
-        prompt = self.prompt
-        voice = [prompt.mode, prompt.clip, prompt.transcript, prompt.instruction, prompt.transcript_note]
-        return [self.text, self.speed, self.seed, self.status, *voice, *self._problems.values()]
+        own = [self.text, self.speed, self.seed, self.status]
+        return [*own, *self.prompt.filled_fields, *self._problems.values()]
+
+    def wire(self, *opened: Callable[..., Any]) -> None:
+        """``opened`` are events upon which the tab is looked at: other tabs and people may have changed the voices."""
+        choice = self.prompt.voice
+        for event in opened:
+            event(choice.refresh, choice.chosen, choice.shown, **quiet())
 
     def _problem(self, field: str) -> None:
         """The place of a field's problem; it follows the field it belongs to."""
-        self._problems[field] = gr.HTML("", elem_id=f"problem-{field}", elem_classes="problem", js_on_load=None)
+        self._problems[field] = problem_place(field)
 
     def _lay_text(self) -> None:
         t = self._i18n
@@ -131,7 +141,8 @@ class SynthesisTab:
     def _wire_take(self) -> None:
         outputs = [self.generate, self.stop, self.status, self.empty, self.result_field, self.player, self.figures]
         outputs += [self.used_seed, *self._problems.values()]
-        voice = [self.prompt.mode, self.prompt.clip, self.prompt.transcript, self.prompt.instruction]
+        prompt = self.prompt
+        voice = [prompt.mode, prompt.voice.chosen, prompt.clip, prompt.transcript, prompt.instruction]
         inputs = [self.text, *voice, self.speed, self.seed, self._owner]
         run = gr.on(
             [self.generate.click, self.text.submit],
@@ -149,6 +160,7 @@ class SynthesisTab:
         self,
         text: str,
         mode: str,
+        voice: str | None,
         clip: str | None,
         transcript: str,
         instruction: str,
@@ -169,8 +181,16 @@ class SynthesisTab:
             client=session_of(request)[:8],
         )
         words = self._dictionary.of(request)
-        async for view in self._takes.views(session_of(request), form, words, owner_of(request, owner)):
-            yield self._update(view, words)
+        if voice:
+            try:
+                found = await self._desk.source(voice)
+            except CosyuiError as error:
+                yield self._update(problems(error, words), words)
+                return
+            form = replace(form, clip=found.clip, transcript=found.transcript)
+        mine = owner_of(request, owner)
+        async for view in self._takes.views(session_of(request), form, words, mine, voice or ""):
+            yield self._update(_of_voice(view) if voice else view, words)
 
     def _update(self, view: View, words: Words) -> dict[Any, Any]:
         busy = view.state == "busy"
@@ -214,6 +234,12 @@ def _about_texts(settings: Settings) -> dict[str, object]:
         "segment": SEGMENT_SECONDS,
         "sentence": both("long_text", segments="{segments}", minutes="{minutes}"),
     }
+
+
+def _of_voice(view: View) -> View:
+    """What is wrong with clip or transcript of a chosen voice is told where it was chosen: it has no such fields."""
+    beside = {"voice" if field in ("clip", "transcript") else field: text for field, text in view.problems.items()}
+    return replace(view, problems=beside)
 
 
 def session_of(request: gr.Request) -> str:

@@ -11,11 +11,11 @@ from typing import Literal
 from cosyui.errors import CosyuiError
 from cosyui.service.service import SynthesisService
 from cosyui.service.ticket import Ticket
-from cosyui.service.types import Chunk, Done, FormError, Problem, Result, Running, Stopped, TakeForm, Update, Waiting
+from cosyui.service.types import Chunk, Done, Problem, Result, Running, Stopped, TakeForm, Update, Waiting
 from cosyui.ui import render
 from cosyui.ui.i18n import Words
 
-FIELDS = ("text", "clip", "transcript", "instruction", "speed", "seed")
+FIELDS = ("text", "voice", "clip", "transcript", "instruction", "speed", "seed")
 """Fields that have a place for their problem; any other problem is shown in the status line."""
 
 MOST_SHOWN = 300
@@ -102,7 +102,7 @@ class Takes:
                     if view is not None:
                         yield view
         except CosyuiError as error:
-            yield _problems(error, words)
+            yield problems(error, words)
         finally:
             if self._by_session.get(session) is take:
                 del self._by_session[session]
@@ -119,20 +119,13 @@ def _view(update: Update, words: Words) -> View | None:
         case Done(result):
             return View("idle", render.status("done", words("done")), result=result)
         case Problem(error):
-            return _problems(error, words)
+            return problems(error, words)
         case Stopped():
             return View("idle", render.status("stopped", words("stopped")))
 
 
-def _problems(error: CosyuiError, words: Words) -> View:
+def problems(error: CosyuiError, words: Words) -> View:
     """Each problem to its field; the status line tells those that have none."""
-    listed = error.problems if isinstance(error, FormError) else (error,)
-    beside: dict[str, str] = {}
-    general: list[str] = []
-    for one in listed:
-        if one.field in FIELDS and one.field not in beside:
-            beside[one.field] = render.problem_of(one, words)
-        elif one.field not in FIELDS:
-            general.append(words.error(one))
+    beside, general = render.problems_by_field(error, FIELDS, words)
     title = words("failed" if general else "failed_fields")
     return View("idle", render.status("failed", title, " ".join(general)), beside)

@@ -7,7 +7,8 @@ from pathlib import Path
 from gradio.themes import Base
 from gradio.themes.utils import colors, fonts, sizes
 
-STYLE_SHEETS = [Path(__file__).with_name(name) for name in ("page.css", "ops.css", "history.css")]
+_SHEETS = ("page.css", "ops.css", "voices.css", "history.css")
+STYLE_SHEETS = [Path(__file__).with_name(name) for name in _SHEETS]
 
 _SANS = (
     fonts.LocalFont("Source Sans Pro", weights=(400, 600)),

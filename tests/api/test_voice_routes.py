@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 
 import pytest
 
@@ -97,6 +98,7 @@ async def test_what_is_wrong_is_told_with_its_field(api, clip):
             ({"name": "n" * 300}, 400, "voice_name_too_long", "name"),
             ({"consent": ...}, 400, "consent_missing", "consent"),
             ({"language": "xx"}, 400, "language_invalid", "language"),
+            ({"language": "_en"}, 400, "language_invalid", "language"),
             ({"transcript": "word " * 200}, 400, "transcript_too_long", "transcript"),
             ({"maker": "key-x"}, 400, "parameter_unknown", "maker"),
         ):
@@ -132,6 +134,42 @@ async def test_what_is_wrong_is_told_with_its_field(api, clip):
         assert (await site.http.get(path)).json()["name"] == "Ann"
 
 
+async def test_every_address_tells_its_methods(api):
+    async with api() as site:
+        for path, methods in (
+            ("audio/voices", {"GET", "HEAD", "POST"}),
+            ("audio/voices/import", {"POST"}),
+            (f"audio/voices/{GHOST}", {"GET", "HEAD", "PATCH", "DELETE"}),
+            (f"audio/voices/{GHOST}/export", {"GET", "HEAD"}),
+        ):
+            answer = await site.http.put(path)
+            assert told(answer)[:2] == (405, "route_unknown")
+            assert set(answer.headers["allow"].split(", ")) == methods
+        answer = await site.http.get("audio/voices/import")
+        assert (told(answer)[:2], answer.headers["allow"]) == ((405, "route_unknown"), "POST")
+
+
+async def test_document_says_what_words_are_refused(api):
+    async with api() as site:
+        paths = (await site.http.get("openapi.json")).json()["paths"]
+        form = paths["/audio/voices"]["post"]["requestBody"]["content"]["multipart/form-data"]
+        words = form["schema"]["properties"]
+        assert form["schema"]["additionalProperties"] is False
+        assert form["encoding"] == {"clip": {"contentType": "audio/*"}}
+        assert (words["name"]["maxLength"], words["consent"]["maxLength"]) == (80, 1000)
+        name = words["name"]["pattern"]
+        for kind, sample in (("L", "[a-z\u4e00-\u9fff]"), ("N", "[0-9]"), ("P", "[!/]"), ("S", "[+]")):
+            name = name.replace(f"\\p{{{kind}}}", sample)
+        for text in ("Ann", " Ann\n", "王小明", "n" * 80, "7", "+"):
+            assert re.search(name, text), text
+        for text in ("", "  ", "a\nb", "a\0", "a\u202eb", "a\u2028b"):
+            assert not re.search(name, text), text
+        assert not re.search(words["consent"]["pattern"], " \0\n")
+        change = paths["/audio/voices/{voice_id}"]["patch"]["requestBody"]["content"]["application/json"]["schema"]
+        assert None in change["properties"]["language"]["enum"]
+        assert None not in words["language"]["enum"], "a form has no null"
+
+
 async def test_built_in_voices_and_those_that_are_not_there(api):
     async with api() as site:
         document = (await site.http.get("openapi.json")).json()
@@ -143,7 +181,7 @@ async def test_built_in_voices_and_those_that_are_not_there(api):
         for method, path in (("PATCH", "en"), ("DELETE", "alloy"), ("GET", "en/export")):
             answer = await site.http.request(method, f"audio/voices/{path}")
             assert told(answer) == (403, "voice_built_in", "voice")
-        for method, path in (("GET", GHOST), ("DELETE", GHOST), ("DELETE", "%2e%2e"), ("GET", "import")):
+        for method, path in (("GET", GHOST), ("DELETE", GHOST), ("DELETE", "%2e%2e")):
             assert told(await site.http.request(method, f"audio/voices/{path}"))[:2] in (
                 (404, "voice_not_found"),
                 (404, "route_unknown"),

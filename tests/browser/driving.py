@@ -91,6 +91,11 @@ def open_ops(page):
     page.locator(".ops").wait_for()
 
 
+def open_voices(page):
+    page.get_by_role("tab").nth(1).click()
+    page.locator("#voice-rows :is(p, li)").first.wait_for()
+
+
 def ops_row(page, card, label):
     """The value of a row of the ops tab."""
     return page.locator(f"[data-card={card}] .rows > div", has=page.get_by_text(label, exact=True)).locator("dd")

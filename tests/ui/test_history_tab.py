@@ -20,6 +20,8 @@ from cosyui.ui.owner import drawn, owner_of, owner_state
 from cosyui.ui.page import Page
 from cosyui.ui.synthesis import SynthesisTab
 from cosyui.ui.takes import Takes
+from cosyui.ui.voice_copies import VoiceCopies
+from cosyui.ui.voice_desk import VoiceDesk
 from tests.service.conftest import clip, fake_service, new_service  # noqa: F401
 
 pytestmark = pytest.mark.anyio
@@ -37,13 +39,14 @@ class Tab:
     def __init__(self, service, *, whole):
         self.service, self.takes = service, Takes(service)
         dictionary, t = Dictionary(service.settings), translations()
+        desk = VoiceDesk(service, dictionary, VoiceCopies(service.outputs.root))
         with gr.Blocks():
             owner = owner_state()
             with gr.Tabs() as self.tabs, gr.Tab():
                 self.speak = SimpleNamespace(fields=[])
                 if whole:
-                    self.speak = SynthesisTab(service, self.takes, dictionary, t, owner)
-                self.tab = HistoryTab(service.history, self.speak, dictionary, t, owner)
+                    self.speak = SynthesisTab(service, self.takes, desk, dictionary, t, owner)
+                self.tab = HistoryTab(service.history, self.speak, desk, dictionary, t, owner)
             self.tab.wire(gr.Button().click, self.tabs)
 
     async def make(self, owner, text, sound, **changes):
@@ -175,7 +178,7 @@ async def test_remarks_and_words_of_a_take_are_shown_in_the_language_of_the_page
     for language, word in (("en", "short"), ("zh", "只有 3.2 秒")):
         words = Dictionary(tab.service.settings).of(request(language))
         assert word in history_list.foot(shown, words)
-        assert HOSTILE not in history_list.head(shown.take, words)
+        assert HOSTILE not in history_list.head(shown.take, words, tab.tab._desk.name)
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -63,8 +63,9 @@ def language_code(asked: str | None) -> str | None:
 
     Raises InputError ``language_invalid``, field ``language``, for any other.
     """
-    code = re.split("[-_]", (asked or "").strip().lower())[0]
-    if code in ("", "auto"):
+    given = (asked or "").strip().lower()
+    code = re.split("[-_]", given)[0]
+    if not given or code == "auto":
         return None
     if code not in KNOWN_LANGUAGES:
         known = ", ".join(KNOWN_LANGUAGES)

@@ -1,9 +1,9 @@
 """English. Placeholders in braces are filled by `Words`."""
 
-from cosyui.ui.locales import en_batch, en_history, en_panel
+from cosyui.ui.locales import en_batch, en_history, en_panel, en_voices
 
-_LABELS = en_panel.LABELS | en_batch.LABELS | en_history.LABELS
-_LIVE = en_batch.LIVE | en_history.LIVE
+_LABELS = en_panel.LABELS | en_voices.LABELS | en_batch.LABELS | en_history.LABELS
+_LIVE = en_voices.LIVE | en_batch.LIVE | en_history.LIVE
 
 PAGE = _LABELS | {
     "tagline": "Any text, in the voice of a short clip",

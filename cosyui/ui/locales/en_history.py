@@ -32,7 +32,6 @@ LIVE = {
     "past_refilled": "Filled in as it was. Generate makes the same take again.",
     "past_removed": "Deleted.",
     "past_cleared": "{count} takes are deleted.",
-    "past_own_clip": "own clip",
     "past_first": "first sound {seconds:.2f} s",
     "past_rtf": "RTF {rtf:.2f}",
     "past_speed": "speed {speed:g}",

@@ -1,9 +1,9 @@
 """简体中文，键与英文表相同。"""
 
-from cosyui.ui.locales import zh_batch, zh_history, zh_panel
+from cosyui.ui.locales import zh_batch, zh_history, zh_panel, zh_voices
 
-_LABELS = zh_panel.LABELS | zh_batch.LABELS | zh_history.LABELS
-_LIVE = zh_batch.LIVE | zh_history.LIVE
+_LABELS = zh_panel.LABELS | zh_voices.LABELS | zh_batch.LABELS | zh_history.LABELS
+_LIVE = zh_voices.LIVE | zh_batch.LIVE | zh_history.LIVE
 
 PAGE = _LABELS | {
     "tagline": "用一小段录音的声音，说任何话",
@@ -241,6 +241,7 @@ ERRORS = {
     "voice_name_taken": "已有同名的声音（不分大小写），或名字看起来像编号，请换一个。",
     "consent_missing": "请写明谁同意使用这个声音，例如“本人的声音”。",
     "consent_too_long": "授权说明太长，最多 1000 个字符。",
+    "voice_file_missing": "请选择导出的声音文件。",
     "voice_file_invalid": "这不是导出的声音文件，或里面有别的内容，请重新导出。",
     "voices_full": "保存的声音已达上限，请先删除一个。",
     "voice_broken": "这个声音的样本已损坏或丢失，请删除后重新保存。",
@@ -288,7 +289,7 @@ ERRORS = {
     "api_key_missing": "请提供 API 密钥；如果页面需要登录而没有设置密钥，请设置 COSYUI_API_KEYS。",
     "invalid_api_key": "API 密钥不对。",
     "model_not_found": "没有这个模型，可用的名称见 GET /v1/models。",
-    "voice_not_found": "没有这个声音：{message}",
+    "voice_not_found": "没有这个声音，可能已被删除，请另选一个。",
     "job_not_found": "没有这个任务，或它不是你的；很早的任务不再保留。",
     "route_unknown": "没有这个地址，或不支持这种请求方法，见 /v1/openapi.json。",
     "history_failed": "历史无法读写，合成不受影响，请联系管理员。",

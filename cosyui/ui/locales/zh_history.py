@@ -27,7 +27,6 @@ LIVE = {
     "past_refilled": "已按原样填好，点“开始合成”会得到同样的结果。",
     "past_removed": "已删除。",
     "past_cleared": "已删除 {count} 条记录。",
-    "past_own_clip": "自己的样本",
     "past_first": "首包 {seconds:.2f} 秒",
     "past_rtf": "RTF {rtf:.2f}",
     "past_speed": "{speed:g} 倍速",
