@@ -27,6 +27,7 @@ from cosyui.api.v1 import V1
 from cosyui.errors import CosyuiError, SetupError
 from cosyui.host.config import HostConfig
 from cosyui.host.devices import find_devices
+from cosyui.host.engines import Engines
 from cosyui.host.pool import EnginePool
 from cosyui.ops.logs import log, setup_logging
 from cosyui.service.clips import ClipStore
@@ -124,22 +125,34 @@ def listen(settings: Settings) -> socket.socket:
 def build(
     settings: Settings, outputs: OutputStore, devices: Sequence[str] = (), scratch: Path | None = None
 ) -> tuple[FastAPI, Callable[[], Coroutine[Any, Any, None]]]:
-    """The whole application, whose lifespan starts and stops the service, and the farewell of its page.
+    """The whole application with engines on this machine: see `assemble`.
 
     ``scratch`` is a folder for temporary files, ours alone.
     """
-    from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
-    from cosyui.ui.shell import Shell
-    from cosyui.ui.uploads import NamelessUploads
+    pool = EnginePool(HostConfig.from_settings(settings).on_devices(devices))
+    return assemble(make_service(settings, pool, outputs, scratch))
 
-    service = SynthesisService(
+
+def make_service(
+    settings: Settings, engines: Engines, outputs: OutputStore, scratch: Path | None = None
+) -> SynthesisService:
+    return SynthesisService(
         settings,
-        EnginePool(HostConfig.from_settings(settings).on_devices(devices)),
+        engines,
         outputs,
         ClipStore.from_settings(settings, scratch and scratch / CLIPS),
         find_transcriber(settings.transcriber),
         uploads=scratch and scratch / UPLOADS,
     )
+
+
+def assemble(service: SynthesisService) -> tuple[FastAPI, Callable[[], Coroutine[Any, Any, None]]]:
+    """The application, whose lifespan starts and stops the service, and the farewell of its page."""
+    from cosyui.ui.page import mount  # imported here: Gradio takes seconds, a wrong option should not wait for it
+    from cosyui.ui.shell import Shell
+    from cosyui.ui.uploads import NamelessUploads
+
+    settings = service.settings
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

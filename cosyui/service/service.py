@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cosyui.engine.request import Mode, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError, InputError
-from cosyui.host.pool import EnginePool
+from cosyui.host.engines import Engines
 from cosyui.notice import Notice
 from cosyui.ops.logs import log
 from cosyui.ops.monitor import Monitor
@@ -56,7 +56,7 @@ class SynthesisService:
     def __init__(
         self,
         settings: Settings,
-        client: EnginePool,
+        client: Engines,
         outputs: OutputStore,
         clips: ClipStore,
         transcriber: Transcriber | None = None,
