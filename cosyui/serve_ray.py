@@ -23,8 +23,10 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy, HTTPOptions
 from ray.serve.exceptions import DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
+from starlette.middleware import Middleware
 
 import cosyui
+from cosyui.api.one_id import OneRequestId
 from cosyui.engine.request import Event, SynthesisRequest
 from cosyui.errors import CosyuiError
 from cosyui.host.config import HostConfig
@@ -186,6 +188,11 @@ def front_app(settings: Settings) -> Any:
     return made
 
 
+def middlewares() -> list[Middleware]:
+    """Of Ray's proxies: ``RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=cosyui.serve_ray:middlewares``."""
+    return [Middleware(OneRequestId)]
+
+
 def application(given: dict[str, Any]) -> serve.Application:
     """For ``import_path``: ``given`` are fields of `Layout`; settings come from the environment (COSYUI_*)."""
     settings = _absolute(Settings.load())
@@ -218,7 +225,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         ray.init(address=address)
     try:
-        serve.start(http_options=HTTPOptions(host=settings.host, port=settings.port))
+        serve.start(http_options=HTTPOptions(host=settings.host, port=settings.port, middlewares=middlewares()))
         serve.run(made, name=NAME, route_prefix="/")
         print(f"CosyUI is at http://{settings.host}:{settings.port}", flush=True)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
