@@ -43,6 +43,7 @@ from cosyui.settings import Settings
 
 SUMMARY = "CosyUI with engines on many machines, by Ray Serve."
 NAME, VOICE = "cosyui", "Voice"
+CALLBACK = "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"
 ANSWER_SECONDS = 10.0
 """For orders to all replicas; one that loads or restarts takes longer, and is looked at again."""
 MANY = 100_000
@@ -189,7 +190,7 @@ def front_app(settings: Settings) -> Any:
 
 
 def middlewares() -> list[Middleware]:
-    """Of Ray's proxies: ``RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=cosyui.serve_ray:middlewares``."""
+    """Of Ray's proxies, which find them by an environment variable: ``CALLBACK=cosyui.serve_ray:middlewares``."""
     return [Middleware(OneRequestId)]
 
 
@@ -220,12 +221,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"cosyui: {error}", file=sys.stderr)
         return 2
     if address is None:
-        alone = {"env_vars": {"PYTHONPATH": str(Path(cosyui.__file__).parents[1])}}
-        ray.init(include_dashboard=False, log_to_driver=False, runtime_env=alone)
+        variables = {"PYTHONPATH": str(Path(cosyui.__file__).parents[1]), CALLBACK: "cosyui.serve_ray:middlewares"}
+        ray.init(include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": variables})
     else:
         ray.init(address=address)
     try:
-        serve.start(http_options=HTTPOptions(host=settings.host, port=settings.port, middlewares=middlewares()))
+        serve.start(http_options=HTTPOptions(host=settings.host, port=settings.port))
         serve.run(made, name=NAME, route_prefix="/")
         print(f"CosyUI is at http://{settings.host}:{settings.port}", flush=True)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
