@@ -80,6 +80,7 @@ class RemoteEngines:
         self._look_seconds = look_seconds
         self._seats: list[Seat] = []
         self._streams: dict[str, Stream] = {}
+        self._told: list[tuple[str, EngineState]] = []
         self._closed = False
         self._changed = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -246,6 +247,7 @@ class RemoteEngines:
                         case Taken():
                             seat = self._seat(event.report)
                             seat.requests.add(request.id)
+                            self._settle()
                             if stream.heard and not alike(facts, seat.report.facts):
                                 raise _other_voice()
                         case HandedOver(attempt=1) if seat is not None:
@@ -310,15 +312,17 @@ class RemoteEngines:
         except Exception as error:  # noqa: BLE001  (whatever the way is made of: the next look may go better)
             log(logger, logging.WARNING, "replicas_silent", reason=f"{type(error).__name__}: {error}"[:200])
             return
-        before = self._shape()
         seated = [self._seat(report) for report in reports]
         for seat in self._seats:
             seat.gone = seat not in seated
-        if self._shape() != before:
-            self._tell_changed()
+        self._settle()
 
-    def _shape(self) -> tuple[tuple[str, EngineState], ...]:
-        return tuple((seat.report.replica, seat.state) for seat in self._seats)
+    def _settle(self) -> None:
+        """Tell of replicas that came, went or changed since this was told last."""
+        shape = [(seat.report.replica, seat.state) for seat in self._seats]
+        if shape != self._told:
+            self._told = shape
+            self._tell_changed()
 
     def _tell_changed(self) -> None:
         self._changed.set()

@@ -81,9 +81,9 @@ def far():
     """Context manager of engines with so many replicas, and the fleet; ``script`` is the fake engine's."""
 
     @contextlib.asynccontextmanager
-    async def start(count=2, **script):
+    async def start(count=2, look_seconds=0.01, **script):
         fleet = NearFleet(FakeScript(**script))
-        engines = RemoteEngines(fleet, look_seconds=0.01)
+        engines = RemoteEngines(fleet, look_seconds)
         try:
             async with asyncio.timeout(LIMIT):
                 for number in range(count):
@@ -196,6 +196,17 @@ async def test_requests_wait_while_there_is_no_replica(far, make_request):
         await fleet.add("later")
         await engines.wait_until("ready")
         assert len(engines.engines) == 1  # the number of one that is gone is given again
+
+
+async def test_places_of_a_new_replica_are_told_also_by_its_first_answer(far, make_request):
+    async with far(1, look_seconds=LIMIT) as (engines, fleet):
+        told = []
+        engines.on_change = lambda: told.append(engines.places)
+        await fleet.add("new")
+        async with contextlib.aclosing(engines.events(make_request("one", "[fake:hold] words"))) as one:
+            await anext(one)
+            await spoken(engines, make_request("two"))
+        assert told == [2]
 
 
 async def test_an_engine_that_dies_in_its_replica_does_not_lose_it(far, make_request):
