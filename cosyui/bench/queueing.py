@@ -19,10 +19,12 @@ class Curve:
 
     ``speeds``: seconds of speech a second of all takes together, by how many are at work; the largest number is that of
     its places. ``first_chunks``: seconds from the begin of the work to the first sound, p95, by how many are at work.
+    ``extra``: each take costs as much as so many seconds of speech more, where the speeds are those of an engine alone.
     """
 
     speeds: Mapping[int, float]
     first_chunks: Mapping[int, float] = field(default_factory=dict)
+    extra: float = 0.0
 
     @property
     def places(self) -> int:
@@ -33,15 +35,19 @@ class Curve:
 
         Linear between measurements: a step of the engine costs a fixed time, and some for each row.
         """
-        return _between(sorted((count, count / speed) for count, speed in self.speeds.items()), takes)
+        return _between([(count, count / self.speeds[count]) for count in sorted(self.speeds)], takes)
 
     def speed(self, takes: int) -> float:
         """Of all takes together, seconds of speech a second."""
         return takes / self.slowness(takes) if takes else 0.0
 
     def first_chunk(self, takes: int) -> float:
-        """0 where nothing was measured."""
-        return _between(sorted(self.first_chunks.items()), takes) if self.first_chunks else 0.0
+        """0 where nothing was measured; beyond the measurements it grows on, as it did between the last two."""
+        points = sorted(self.first_chunks.items())
+        if len(points) > 1 and takes > points[-1][0]:
+            (left, low), (right, high) = points[-2:]
+            return high + max(0.0, high - low) * (takes - right) / (right - left)
+        return _between(points, takes) if points else 0.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,11 @@ class Load:
     def speech(self) -> float:
         """Seconds of speech a second."""
         return self.per_second * self.seconds
+
+    def on(self, curve: Curve) -> Load:
+        """With what each take costs there."""
+        whole = self.seconds + curve.extra
+        return Load(self.per_second, whole, self.spread * self.seconds / whole)
 
 
 @dataclass(frozen=True)
@@ -104,6 +115,7 @@ def computed(curve: Curve, load: Load, replicas: int = 1) -> Outlook:
     free (takes that share a speed care for the mean only). Waiting is exact for exponential lengths, and else scaled by
     (1 + spread²) / 2, as is exact for one place.
     """
+    load = load.on(curve)
     total = curve.places * replicas
     rates = [_departures(curve, load, replicas, takes) for takes in range(1, total + 1)]
     if load.per_second >= rates[-1]:

@@ -11,7 +11,7 @@ import heapq
 import math
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cosyui.bench.queueing import NEVER, Bound, Curve, Load, Outlook
@@ -102,7 +102,7 @@ def run(curve: Curve, coming: Iterable[Arrival], replicas: int = 1, queue: int =
         number = min(range(replicas), key=lambda number: len(nodes[number].ends))
         node = nodes[number]
         node.advance(now)
-        heapq.heappush(node.ends, node.spoken + take.seconds)
+        heapq.heappush(node.ends, node.spoken + take.seconds + curve.extra)
         ends[number] = node.next_end()
         done.waits.append(now - take.moment)
         done.at_work.append(len(node.ends))
@@ -136,16 +136,27 @@ def simulated(
     curve: Curve, load: Load, replicas: int = 1, bound: Bound | None = None, takes: int = 20_000, seed: int = 0
 ) -> Outlook:
     """As `queueing.computed`, by a run of so many takes."""
-    busy = load.speech / (replicas * curve.speed(curve.places))
+    busy = load.on(curve).speech / (replicas * curve.speed(curve.places))
     queue = (bound or Bound()).queue
     return run(curve, arrivals(load, takes, seed), replicas, queue).outlook(busy)
+
+
+def closed(curve: Curve, lengths: Sequence[float], clients: int) -> float:
+    """Seconds until all are made by one replica, where each client sends its next take when one has ended."""
+    node, left = Replica(curve), list(reversed(lengths))
+    while left or node.ends:
+        while left and len(node.ends) < min(curve.places, clients):
+            heapq.heappush(node.ends, node.spoken + left.pop() + curve.extra)
+        node.advance(node.next_end())
+        heapq.heappop(node.ends)
+    return node.now
 
 
 def replicas_for(
     curve: Curve, load: Load, bound: Bound, spare: int = 0, takes: int = 20_000, seed: int = 0, most: int = 10_000
 ) -> int | None:
     """The smallest number that keeps the bound in the simulation, and ``spare`` more; None if none does."""
-    fewest = max(1, math.floor(load.speech / curve.speed(curve.places)))
+    fewest = max(1, math.floor(load.on(curve).speech / curve.speed(curve.places)))
     if curve.first_chunk(1) > bound.first:
         return None
     for count in range(fewest, most + 1):

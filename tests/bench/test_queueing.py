@@ -5,7 +5,7 @@ import math
 import pytest
 
 from cosyui.bench.queueing import Bound, Curve, Load, computed
-from cosyui.bench.simulate import Arrival, replicas_for, run, simulated
+from cosyui.bench.simulate import Arrival, closed, replicas_for, run, simulated
 
 ONE = Curve({1: 1.0})
 TAKES = 60_000
@@ -73,7 +73,8 @@ def test_a_batch_is_as_fast_as_measured_and_linear_between():
     middle = (curve.slowness(1) * 32 + curve.slowness(64) * 31) / 63
     assert curve.slowness(32) == pytest.approx(middle)
     assert curve.first_chunk(8) == pytest.approx(0.04 + 0.12 * 7 / 15)
-    assert curve.first_chunk(64) == 0.16
+    assert curve.first_chunk(31) == pytest.approx(0.28)
+    assert Curve({1: 1.0}).first_chunk(5) == 0
     together = run(curve, [Arrival(0.0, 450 / 64)] * 64)
     assert together.ended == pytest.approx(1.0)
 
@@ -95,6 +96,13 @@ def test_more_load_waits_longer_and_more_replicas_shorter():
         assert [each.first_p95 for each in found] == sorted(each.first_p95 for each in found)
     less = [simulated(CARD, Load(80.0, 10.0), count, takes=4000).first_p95 for count in (2, 3, 4)]
     assert less == sorted(less, reverse=True)
+
+
+def test_what_each_take_costs_beside_its_speech():
+    plain, costly = Curve({1: 1.0}), Curve({1: 1.0}, extra=0.5)
+    assert computed(costly, Load(0.5, 1.0, 0.0)) == computed(plain, Load(0.5, 1.5, 0.0))
+    assert closed(costly, [1.0, 1.0], 1) == pytest.approx(3.0)
+    assert simulated(costly, Load(0.5, 1.0, 0.0), takes=500).busy == pytest.approx(0.75)
 
 
 def test_both_ways_agree_on_a_card():
@@ -120,3 +128,10 @@ def test_the_smallest_number_that_keeps_the_bound():
 def test_too_much_is_never_kept():
     assert not computed(CARD, Load(46.0, 10.0)).holds(Bound())
     assert not simulated(CARD, Load(46.0, 10.0), takes=500).holds(Bound())
+
+
+def test_clients_who_send_one_after_the_other():
+    assert closed(ONE, [1.0, 2.0, 3.0], 2) == pytest.approx(6.0)
+    assert closed(servers(2), [1.0, 2.0, 3.0], 2) == pytest.approx(4.0)
+    assert closed(servers(2), [1.0, 2.0, 3.0], 1) == pytest.approx(6.0)
+    assert 64 * 50 * 10 / closed(CARD, [10.0] * 64 * 50, 64) == pytest.approx(450, rel=0.01)
