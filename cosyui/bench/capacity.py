@@ -17,7 +17,7 @@ from typing import Any
 from cosyui.bench import measured
 from cosyui.bench.queueing import Bound, Curve, Load, Outlook, computed
 from cosyui.bench.simulate import replicas_for, simulated
-from cosyui.errors import InputError
+from cosyui.errors import SetupError
 
 TABLE = (60, 300, 1000, 2000, 3000, 6000, 12000, 30000)
 """Takes a minute."""
@@ -98,7 +98,7 @@ def _curve(args: argparse.Namespace) -> Curve:
     if args.speeds:
         return Curve(measured.typed(args.speeds), measured.typed(args.firsts) if args.firsts else {}, args.extra)
     if args.firsts or args.extra:
-        raise InputError("points_unreadable", "--firsts and --extra belong to --speeds or --measured.")
+        raise SetupError("setting_invalid", "--firsts and --extra belong to --speeds or --measured.")
     return measured.H200[args.card]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cosyui.bench.queueing import Curve
-from cosyui.errors import InputError
+from cosyui.errors import SetupError
 
 H200 = {
     "h200-16": Curve({1: 1 / 0.0134, 16: 302.0}, {1: 0.033, 16: 0.140}, extra=1.1),
@@ -18,14 +18,14 @@ H200 = {
 
 
 def typed(text: str) -> dict[int, float]:
-    """Of ``1:49,64:450``. Raises InputError ``points_unreadable``."""
+    """Of ``1:49,64:450``. Raises SetupError ``setting_invalid``."""
     try:
         points = {int(count): float(value) for count, _, value in (pair.partition(":") for pair in text.split(","))}
     except ValueError:
         points = {}
     if not points or min(points) < 1 or min(points.values()) <= 0:
         message = f"{text!r} are no points; write takes at work and figure, as in 1:49,64:450."
-        raise InputError("points_unreadable", message)
+        raise SetupError("setting_invalid", message)
     return points
 
 
@@ -33,7 +33,7 @@ def read(files: Iterable[Path]) -> Curve:
     """Of what ``engine``, ``stream`` and ``service`` wrote with ``--json``, all on one machine.
 
     Raises:
-        InputError: ``points_unreadable``.
+        SetupError: ``setting_invalid``.
     """
     speeds: dict[int, float] = {}
     firsts: dict[int, float] = {}
@@ -43,9 +43,9 @@ def read(files: Iterable[Path]) -> Curve:
             _collect(content, speeds, firsts)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"{file} is not what engine, stream or service write with --json: {type(error).__name__}."
-            raise InputError("points_unreadable", message) from error
+            raise SetupError("setting_invalid", message) from error
     if not speeds:
-        raise InputError("points_unreadable", "No speed is told in these files; give one that engine or service wrote.")
+        raise SetupError("setting_invalid", "No speed is told in these files; give one that engine or service wrote.")
     return Curve(speeds, firsts)
 
 
