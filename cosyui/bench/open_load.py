@@ -150,7 +150,6 @@ def _service(args: argparse.Namespace, folder: Path) -> SynthesisService:
 def _row(name: str, found: Outlook, speed: float) -> dict[str, Any]:
     figures = {
         "speech s/s": speed,
-        "waiting share": found.waiting,
         "wait mean": found.wait_mean,
         "wait p50": found.wait_p50,
         "wait p95": found.wait_p95,

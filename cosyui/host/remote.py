@@ -10,15 +10,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cosyui.engine.request import Cleared, EngineFacts, EngineStats, Event, SynthesisRequest
 from cosyui.errors import CosyuiError, EngineError
 from cosyui.host.config import EngineState
-from cosyui.host.joined import joined_facts, joined_stats
-from cosyui.host.pool import ORDER, EngineView
-from cosyui.host.replica import NoReplicaError, Order, ReplicaLostError, Report, Taken
+from cosyui.host.joined import joined_stats
+from cosyui.host.replica import NoReplicaError, Order, ReplicaLostError, Taken
+from cosyui.host.seats import Seat, Seats, alike
 from cosyui.host.stream import HandedOver, Stream
 from cosyui.ops.logs import log
 
@@ -51,117 +50,34 @@ class Fleet(Protocol):
         """
 
 
-@dataclass
-class Seat:
-    """A number for a replica, given to another when that one is gone and its requests are, too."""
-
-    number: int
-    report: Report
-    gone: bool = False
-    requests: set[str] = field(default_factory=set)
-
-    @property
-    def state(self) -> EngineState:
-        return "stopped" if self.gone else self.report.state
-
-    @property
-    def latest_stats(self) -> EngineStats | None:
-        return None if self.gone else self.report.stats
-
-
-class RemoteEngines:
+class RemoteEngines(Seats):
     """See `Engines`. All methods belong to one event loop.
 
     ``waiting_seconds`` tells how much speech waits for a place; each replica is told its share, for scaling.
     """
 
     def __init__(self, fleet: Fleet, look_seconds: float = LOOK_SECONDS) -> None:
+        super().__init__()
         self._fleet = fleet
         self._look_seconds = look_seconds
-        self._seats: list[Seat] = []
         self._streams: dict[str, Stream] = {}
         self._told: list[tuple[str, EngineState]] = []
-        self._closed = False
         self._changed = asyncio.Event()
         self._hurry = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
         self.on_change: Callable[[], None] = lambda: None
         self.waiting_seconds: Callable[[], float] = lambda: 0.0
 
-    @property
-    def engines(self) -> Sequence[Seat]:
-        return self._seats
-
-    @property
-    def _living(self) -> list[Seat]:
-        return [seat for seat in self._seats if not seat.gone]
-
-    @property
-    def _ready(self) -> list[Seat]:
-        return [seat for seat in self._living if seat.state == "ready"]
-
-    @property
-    def state(self) -> EngineState:
-        """``starting`` before the first replica is there, ``restarting`` while none is left."""
-        if self._closed:
-            return "stopped"
-        nobody: EngineState = "restarting" if self._seats else "starting"
-        return min((seat.state for seat in self._living), key=ORDER.index, default=nobody)
-
-    @property
-    def places(self) -> int:
-        return sum(seat.report.facts.places for seat in self._ready if seat.report.facts is not None)
-
-    @property
-    def facts(self) -> EngineFacts | None:
-        seats = self._ready or self._seats
-        return joined_facts([seat.report.facts for seat in seats if seat.report.facts is not None])
-
-    @property
-    def progress(self) -> None:
-        """A replica is there when it has loaded."""
-
-    @property
-    def latest_stats(self) -> EngineStats | None:
-        return joined_stats([seat.report.stats for seat in self._living if seat.report.stats is not None])
-
-    @property
-    def problem(self) -> CosyuiError | None:
-        return next((seat.report.problem for seat in self._living if seat.report.problem is not None), None)
-
-    @property
-    def restarts(self) -> int:
-        return sum(seat.report.restarts for seat in self._living)
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """None of this machine's processes."""
-        return ()
-
-    @property
-    def pid(self) -> None:
-        """As ``pids``."""
-
-    def views(self) -> tuple[EngineView, ...]:
-        return tuple(
-            EngineView(
-                seat.number,
-                f"{report.replica} {report.device}",
-                seat.state,
-                None,
-                report.facts,
-                report.stats,
-                report.problem,
-                report.restarts,
-                len(seat.requests),
-            )
-            for seat in self._living
-            for report in (seat.report,)
-        )
-
     async def start(self, *, lazy: bool = False) -> None:
-        """Begin to look; the replicas start by themselves, so ``lazy`` means nothing here."""
-        self._begin(self._watch(), "replicas-watch")
+        """Begin to look; the replicas start by themselves, so ``lazy`` means nothing here.
+
+        What is there already is told by ``on_change``, too.
+        """
+        self._told = []
+        self._hurry.set()
+        if self._watching is None:
+            self._watching = self._begin(self._watch(), "replicas-watch")
 
     def load(self) -> None:
         self._begin(self._tell(Order("load")), "replicas-load")
@@ -282,19 +198,6 @@ class RemoteEngines:
 
     # replicas
 
-    def _seat(self, report: Report) -> Seat:
-        """Of the replica that reports."""
-        for seat in self._seats:
-            if seat.report.replica == report.replica:
-                seat.report = report
-                return seat
-        free = next((seat for seat in self._seats if seat.gone and not seat.requests), None)
-        if free is None:
-            free = Seat(len(self._seats), report)
-            self._seats.append(free)
-        free.report, free.gone = report, False
-        return free
-
     async def _watch(self) -> None:
         while True:
             self._hurry.clear()
@@ -312,16 +215,13 @@ class RemoteEngines:
         except Exception as error:  # noqa: BLE001  (whatever the way is made of: the next look may go better)
             log(logger, logging.WARNING, "replicas_silent", reason=f"{type(error).__name__}: {error}"[:200])
             return
-        seated = [self._seat(report) for report in reports]
-        for seat in self._seats:
-            seat.gone = seat not in seated
+        self._seat_all(reports)
         self._settle()
 
     def _settle(self) -> None:
         """Tell of replicas that came, went or changed since this was told last."""
-        shape = [(seat.report.replica, seat.state) for seat in self._seats]
-        if shape != self._told:
-            self._told = shape
+        if self._shape != self._told:
+            self._told = self._shape
             self._tell_changed()
 
     def _tell_changed(self) -> None:
@@ -347,20 +247,11 @@ class RemoteEngines:
         for seat in sorted(seats, key=lambda seat: seat.state == "ready"):
             await self._tell(Order("restart", seat.report.replica))
 
-    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def alike(one: EngineFacts | None, other: EngineFacts | None) -> bool:
-    """Whether the same request with the same seed gives the same sound on both."""
-    if one is None or other is None:
-        return False
-    return all(
-        getattr(one, name) == getattr(other, name)
-        for name in ("model", "source", "device", "precision", "versions", "places")
-    )
+        return task
 
 
 def _other_voice() -> EngineError:

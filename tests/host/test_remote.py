@@ -3,18 +3,25 @@
 import asyncio
 import contextlib
 
+import numpy as np
 import pytest
+import soundfile
 
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.request import AudioChunk, Cancelled, Failed, Finished
 from cosyui.errors import EngineError
 from cosyui.host.config import FakeScript, HostConfig
 from cosyui.host.engines import Engines
-from cosyui.host.fake_sound import fake_pcm
+from cosyui.host.fake_sound import fake_pcm, tone_hz
 from cosyui.host.pool import EnginePool
 from cosyui.host.remote import RemoteEngines
 from cosyui.host.replica import NoReplicaError, Order, Replica, ReplicaLostError
 from cosyui.host.stream import HandedOver
+from cosyui.service.clips import ClipStore
+from cosyui.service.outputs import OutputStore
+from cosyui.service.service import SynthesisService, running
+from cosyui.service.types import Done, Running, TakeForm
+from cosyui.settings import Settings
 
 LIMIT = 30.0
 pytestmark = pytest.mark.anyio
@@ -286,3 +293,31 @@ async def test_after_the_close_nothing_is_taken(far, make_request):
         events, _, _ = await spoken(engines, make_request("take"))
         assert isinstance(events[-1], Failed)
         assert events[-1].code == EngineError("engine_not_ready", "").code
+
+
+async def test_a_service_loses_no_request_with_a_replica(far, tmp_path):
+    """With its queue: places go by the replicas that there are, and each file has its own sound."""
+    release, clip = tmp_path / "release", tmp_path / "clip.wav"
+    wobble = np.sin(np.arange(4 * 16_000) / 17) * (1 + 0.5 * np.sin(np.arange(4 * 16_000) / 900))
+    soundfile.write(clip, 0.2 * wobble, 16_000)
+    folders = {"outputs_dir": tmp_path / "outputs", "clips_dir": tmp_path / "clips", "journal": tmp_path / "journal"}
+    settings = Settings.load(folders | {"queue_size": 20, "client_queue": 20}, {})
+    async with far(2, release_file=str(release)) as (engines, fleet):
+        outputs, clips = OutputStore(settings.outputs_dir), ClipStore.from_settings(settings)
+        async with running(SynthesisService(settings, engines, outputs, clips)) as service:
+            form = TakeForm("[fake:hold] words", clip=clip, transcript="What it says.")
+            tickets = [await service.submit(form) for _ in range(6)]
+            updates = [ticket.updates() for ticket in tickets]
+            async for update in updates[1]:  # the second has a place beside the first
+                if isinstance(update, Running):
+                    break
+            assert service.overview().places == 2
+            await fleet.lose(fleet.taken_by[0][1])
+            release.touch()
+            for ticket, ups in zip(tickets, updates, strict=True):
+                last = [update async for update in ups][-1]
+                assert isinstance(last, Done)
+                sound, _ = soundfile.read(last.result.path, dtype="int16")
+                pitch = np.argmax(np.abs(np.fft.rfft(sound))) / last.result.seconds
+                assert abs(pitch - tone_hz(ticket.id)) < 2
+            assert service.overview().places == 1
