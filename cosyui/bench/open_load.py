@@ -8,7 +8,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +44,14 @@ async def _check(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]
         speeds: dict[int, float] = {}
         firsts: dict[int, float] = {}
         for width in sorted({1, max(1, args.places // 2), args.places}):
-            began = time.perf_counter()
-            results = await crowd.closed(width, args.count)
-            speeds[width] = sum(one.seconds for one in results) / (time.perf_counter() - began)
+            speeds[width], results = await crowd.speed(width, args.count)
             firsts[width] = _p95([one.first_chunk_seconds - one.waited_seconds for one in results])
-        curve = Curve(speeds, firsts)
         mean = statistics.fmean(one.seconds for one in results)
-        rate = args.busy * curve.speed(args.places) / mean
-        coming, came, wall = await crowd.open(rate, args.count)
+        coming, came, wall = await crowd.open(args.busy * speeds[args.places] / mean, args.count)
+        after, _ = await crowd.speed(args.places, args.count)
+    drift = after / speeds[args.places]
+    # Another machine than before, if others use it, too: the load met one in between.
+    curve = Curve({width: speed * (1 + drift) / 2 for width, speed in speeds.items()}, firsts)
     lengths = [one.seconds for one in came]
     load = Load(
         len(came) / coming[-1], statistics.fmean(lengths), statistics.pstdev(lengths) / statistics.fmean(lengths)
@@ -66,7 +66,8 @@ async def _check(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]
         _row("computed, for ever", computed(curve, load), load.speech),
     ]
     told = f"{len(came)} takes, mean {mean:.2f} s of speech, spread {load.spread:.2f}; {busy:.0%} of the speed is used"
-    print(f"--speeds {_points(speeds)} --firsts {_points(firsts)}\n{told}\n")
+    print(f"--speeds {_points(curve.speeds)} --firsts {_points(firsts)}\n{told}")
+    print(f"after the load {drift:.2f} times as fast as before it\n")
     print(markdown(rows))
     return rows
 
@@ -88,6 +89,12 @@ class _Crowd:
 
         await asyncio.gather(*(client() for _ in range(clients)))
         return results
+
+    async def speed(self, clients: int, takes: int) -> tuple[float, list[Result]]:
+        """Seconds of speech a second of `closed`, and what came."""
+        began = time.perf_counter()
+        results = await self.closed(clients, takes)
+        return sum(one.seconds for one in results) / (time.perf_counter() - began), results
 
     async def open(self, rate: float, takes: int) -> tuple[list[float], list[Result], float]:
         """Moments of the takes, what came of each, and the seconds until the last had ended."""
@@ -158,7 +165,7 @@ def _row(name: str, found: Outlook, speed: float) -> dict[str, Any]:
     return {"": name} | {title: round(value, 3) for title, value in figures.items()}
 
 
-def _points(points: dict[int, float]) -> str:
+def _points(points: Mapping[int, float]) -> str:
     return ",".join(f"{count}:{value:.3g}" for count, value in points.items())
 
 
