@@ -202,8 +202,11 @@ def application(given: dict[str, Any]) -> serve.Application:
 
 def _absolute(settings: Settings) -> Settings:
     """Ray's processes have another working folder."""
-    folders = {name: Path.cwd() / getattr(settings, name) for name in ("outputs_dir", "journal")}
-    return settings.model_copy(update=folders)
+    values = {name: getattr(settings, name) for name in Settings.model_fields}
+    paths: dict[str, Any] = {name: Path.cwd() / value for name, value in values.items() if isinstance(value, Path)}
+    if Path(settings.model).is_dir():
+        paths["model"] = str(Path(settings.model).absolute())
+    return settings.model_copy(update=paths)
 
 
 def main(arguments: list[str] | None = None) -> int:
