@@ -29,6 +29,7 @@ from cosyui.api.v1 import V1
 from cosyui.errors import CosyuiError, SetupError
 from cosyui.host.config import HostConfig
 from cosyui.host.devices import find_devices
+from cosyui.host.engines import Engines
 from cosyui.host.pool import EnginePool
 from cosyui.ops.logs import log, setup_logging
 from cosyui.service.clips import ClipStore
@@ -135,19 +136,33 @@ def listen(settings: Settings) -> socket.socket:
 def build(
     settings: Settings, outputs: OutputStore, devices: Sequence[str] = (), scratch: Path | None = None
 ) -> tuple[FastAPI, Wait]:
-    """The whole application, whose lifespan starts and stops the service, and the farewell of its page.
+    """The whole application with engines on this machine: see `assemble`.
 
-    ``app.state.drain`` waits until what was asked for is answered, so long as the settings allow.
     ``scratch`` is a folder for temporary files, ours alone.
     """
-    service = SynthesisService(
+    pool = EnginePool(HostConfig.from_settings(settings).on_devices(devices))
+    return assemble(make_service(settings, pool, outputs, scratch))
+
+
+def make_service(
+    settings: Settings, engines: Engines, outputs: OutputStore, scratch: Path | None = None
+) -> SynthesisService:
+    return SynthesisService(
         settings,
-        EnginePool(HostConfig.from_settings(settings).on_devices(devices)),
+        engines,
         outputs,
         ClipStore.from_settings(settings, scratch and scratch / CLIPS),
         find_transcriber(settings.transcriber),
         uploads=scratch and scratch / UPLOADS,
     )
+
+
+def assemble(service: SynthesisService) -> tuple[FastAPI, Wait]:
+    """The application, whose lifespan starts and stops the service, and the farewell of its page.
+
+    ``app.state.drain`` waits until what was asked for is answered, so long as the settings allow.
+    """
+    settings = service.settings
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -11,6 +11,7 @@ from cosyui.errors import CosyuiError
 COMMANDS = {
     "parity": ("cosyui.bench.parity.run", "compare with the golden data of a folder"),
     "make-checkpoint": ("cosyui.bench.make_checkpoint", "write a random checkpoint in the released layout"),
+    "capacity": ("cosyui.bench.capacity", "how many replicas a load needs, from what one was measured to do"),
     "devices": ("cosyui.bench.devices", "throughput of several GPUs against one"),
     "engine": ("cosyui.bench.engine", "time one request, first chunks, decoding, and many requests at once"),
     "stream": ("cosyui.bench.stream", "time listeners at once, and long streams"),

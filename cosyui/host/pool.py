@@ -110,6 +110,11 @@ class EnginePool:
         """Of the first living process."""
         return next(iter(self.pids), None)
 
+    @property
+    def ahead_seconds(self) -> float:
+        """Estimated seconds of speech that are still to be made, of all requests."""
+        return sum(stream.ahead_seconds for stream in self._streams.values())
+
     def views(self) -> tuple[EngineView, ...]:
         """Each engine by itself."""
         return tuple(

@@ -63,6 +63,11 @@ class Stream:
         """Started again and not yet further than it was when its process died."""
         return self.in_engine and self.suspicion > 0
 
+    @property
+    def heard(self) -> bool:
+        """Sound of it was delivered."""
+        return self._delivered > 0
+
     async def next(self) -> Event | HandedOver:
         return await self._events.get()
 
@@ -73,6 +78,11 @@ class Stream:
         self._spoken = 0.0
         self._skip = self._delivered
         self._events.put_nowait(HandedOver(self.request.id, self.attempts, engine))
+
+    def resumed(self, engine: int) -> None:
+        """Its engine has started it again by itself, and will not repeat what was delivered."""
+        self._spoken = 0.0
+        self._events.put_nowait(HandedOver(self.request.id, self.attempts + 1, engine))
 
     def survive(self) -> None:
         """Its process died."""

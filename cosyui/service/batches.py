@@ -6,12 +6,11 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from cosyui.engine.request import EngineFacts
 from cosyui.errors import ConflictError, CosyuiError, MissingError, RightsError
+from cosyui.host.engines import Engines
 from cosyui.notice import Notice
 from cosyui.ops.logs import log
 from cosyui.ops.purge import FRESH_SECONDS, HOUR, SETTLE_SECONDS
@@ -31,14 +30,6 @@ logger = logging.getLogger(__name__)
 
 MOST_KEPT, MOST_OF_ONE = 2_000, 100
 """Batches of all owners, and of one."""
-
-
-@dataclass(frozen=True)
-class Engines:
-    """What is asked of the engines: how many takes they work on at once, and what is loaded."""
-
-    places: Callable[[], int]
-    facts: Callable[[], EngineFacts | None]
 
 
 class Batches:
@@ -109,7 +100,7 @@ class Batches:
         if len(self.of(owner)) >= MOST_OF_ONE or len(self._batches) >= MOST_KEPT:
             message = f"{len(self.of(owner))} of your batches are kept, or too many of all. Delete one first."
             raise ConflictError("batches_full", message)
-        checker = Checker(self._settings, self._voices, self._engines.facts())
+        checker = Checker(self._settings, self._voices, self._engines.facts)
         lines = await asyncio.to_thread(checker.check, parsed, cast or {}, voice, script=script)
         pause = self._settings.batch_pause if pause is None else pause
         batch = Batch.new(owner, client, lines, pause)
@@ -217,7 +208,7 @@ class Batches:
                 log(logger, logging.WARNING, "batch_not_purged", batch=batch.id, reason=error.message)
 
     def _begin(self, batch: Batch) -> None:
-        work = BatchWork(batch, self.files, self._voices, self._submit, self.room, self._engines.places)
+        work = BatchWork(batch, self.files, self._voices, self._submit, self.room, lambda: self._engines.places)
         self._work[batch.id] = work, asyncio.create_task(self._run(work), name=f"batch-{batch.id}")
 
     async def _run(self, work: BatchWork) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from cosyui.engine.request import AudioChunk, Cancelled, Event, Failed, Finished, Progress, Started
 from cosyui.errors import CosyuiError, DeadlineError, EngineError, InputError
-from cosyui.host.pool import EnginePool
+from cosyui.host.engines import Engines
 from cosyui.host.stream import HandedOver
 from cosyui.ops.logs import log
 from cosyui.service.admission import AdmissionQueue
@@ -36,7 +36,7 @@ class Drive:
     sound, ``on_end`` each job that has ended, before its reader hears of it.
     """
 
-    def __init__(self, queue: AdmissionQueue, client: EnginePool, timeout: float) -> None:
+    def __init__(self, queue: AdmissionQueue, client: Engines, timeout: float) -> None:
         self._queue = queue
         self._client = client
         self._timeout = timeout

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cosyui.host.config import EngineState
-from cosyui.host.pool import EnginePool
+from cosyui.host.engines import Engines
 from cosyui.ops.logs import log
 from cosyui.service.admission import AdmissionQueue
 from cosyui.service.job import Clock
@@ -59,7 +59,7 @@ class LifeCycle:
     def __init__(
         self,
         queue: AdmissionQueue,
-        client: EnginePool,
+        client: Engines,
         has_requests: Callable[[], bool],
         idle_seconds: float = 0.0,
         patience: float = PATIENCE,

@@ -19,13 +19,13 @@ from pathlib import Path
 from cosyui.engine.request import Mode, SynthesisRequest
 from cosyui.errors import CosyuiError, InputError
 from cosyui.host.encoding import EncoderPool
-from cosyui.host.pool import EnginePool
+from cosyui.host.engines import Engines
 from cosyui.notice import Notice
 from cosyui.ops.logs import log
 from cosyui.ops.monitor import Monitor
 from cosyui.service import checks
 from cosyui.service.admission import AdmissionQueue
-from cosyui.service.batches import Batches, Engines
+from cosyui.service.batches import Batches
 from cosyui.service.clips import Clip, ClipStore
 from cosyui.service.drive import Drive, internal
 from cosyui.service.history import History
@@ -59,7 +59,7 @@ class SynthesisService:
     def __init__(
         self,
         settings: Settings,
-        client: EnginePool,
+        client: Engines,
         outputs: OutputStore,
         clips: ClipStore,
         transcriber: Transcriber | None = None,
@@ -95,8 +95,7 @@ class SynthesisService:
         self.life_cycle = LifeCycle(
             self._queue, client, lambda: bool(self._drive.jobs), MINUTE * settings.idle_unload_minutes
         )
-        engines = Engines(lambda: client.places, lambda: client.facts)
-        self.batches = Batches(settings, outputs.root, self.voices, self.submit, engines)
+        self.batches = Batches(settings, outputs.root, self.voices, self.submit, client)
         self.operations.schedule.add("batches", self.batches.purge, PURGE_EVERY, first_in=FIRST_PURGE)
         self._started = time.monotonic()
         self._rejected = 0

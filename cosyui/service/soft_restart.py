@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cosyui.engine.request import Cleared
-from cosyui.host.pool import EnginePool
+from cosyui.host.engines import Engines
 from cosyui.ops.logs import log
 from cosyui.service.admission import AdmissionQueue
 
@@ -53,7 +53,7 @@ class SoftRestarter:
     def __init__(
         self,
         queue: AdmissionQueue,
-        client: EnginePool,
+        client: Engines,
         patience: float = PATIENCE,
         clear_seconds: float = CLEAR_SECONDS,
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cosyui.engine.request import EngineStats
-from cosyui.host.pool import EnginePool
+from cosyui.host.engines import Engines
 from cosyui.ops.sampler import ServiceSample
 from cosyui.ops.vram import EngineMemory
 from cosyui.service import remarks
@@ -14,7 +14,7 @@ from cosyui.service.operations import Health
 from cosyui.service.types import Overview, QueueEntry
 
 
-def sample_of(client: EnginePool, queue: AdmissionQueue, drive: Drive) -> ServiceSample:
+def sample_of(client: Engines, queue: AdmissionQueue, drive: Drive) -> ServiceSample:
     """Costs some microseconds."""
     told = [engine.latest_stats for engine in client.engines if engine.latest_stats is not None]
     return ServiceSample(
@@ -46,7 +46,7 @@ def engine_memory(stats: EngineStats) -> EngineMemory:
 
 
 def overview_of(
-    client: EnginePool, queue: AdmissionQueue, drive: Drive, health: Health, *, rejected: int, uptime: float
+    client: Engines, queue: AdmissionQueue, drive: Drive, health: Health, *, rejected: int, uptime: float
 ) -> Overview:
     """Takes less than a millisecond."""
     running = [job for job in drive.jobs.values() if job.state != "waiting"]
