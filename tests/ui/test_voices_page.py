@@ -152,7 +152,7 @@ async def test_voice_that_is_gone_is_an_error_and_never_another_voice(pages):
         dropdown, about, problem = page.speak.prompt.voice.refresh(voice.id, page.chinese)
         assert zh.ERRORS["voice_not_found"] in problem
         assert about == ""
-        assert dropdown.choices[-2:] == [("Bob", other.id), (zh.SAID["voice_lost"], voice.id)]
+        assert dropdown.choices[-2:] == [("Bob", other.id), (zh.LIVE["voice_lost"], voice.id)]
 
 
 async def test_voice_that_was_renamed_goes_on_under_its_id(pages):
