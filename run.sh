@@ -67,8 +67,7 @@ sys.exit(not torch.cuda.is_available() or number(torch.__version__) < number(sys
 
 # Paths of the Pythons to try, one a line: first one whose torch reaches the GPU, last those newer than was tested.
 find_pythons() {
-    local name newest names=(python3 python python3.14 python3.13 python3.12 python3.11
-        "${CONDA_PREFIX:-/opt/conda}/bin/python" /opt/conda/bin/python /venv/main/bin/python)
+    local name newest names=(python3 python python3.14 python3.13 python3.12 python3.11)
     [ -z "${PYTHON:-}" ] || names=("$PYTHON")
     if has_nvidia; then
         for name in "${names[@]}"; do
@@ -217,6 +216,8 @@ pick_model_options() {
     done
 }
 
+get_model() { patiently "$PY" preload_model.py --download-only "$@" ${MODEL_OPTIONS[@]+"${MODEL_OPTIONS[@]}"}; }
+
 show_help() {
     sed -n '2,/^if/s/^# \{0,1\}//p' run.sh
     if ! is_installed run requirements.txt; then echo && echo "The server's own options are listed here after the first start." && exit 0; fi
@@ -234,11 +235,10 @@ serve() {
     done
     install run requirements.txt
     if [[ " $* " == *" --version "* ]]; then exec "$PY" app.py --version; fi
-    # A wrong option is told before anything is downloaded.
-    "$PY" app.py --check "$@"
     pick_model_options "$@"
-    if [ "$engine" != fake ]; then
-        patiently "$PY" preload_model.py --download-only ${MODEL_OPTIONS[@]+"${MODEL_OPTIONS[@]}"}
+    if [ "$engine" != fake ] && ! get_model --offline >/dev/null 2>&1; then
+        "$PY" app.py --check "$@" # a wrong option is told before anything is downloaded
+        get_model
     fi
     exec "$PY" app.py "$@"
 }
