@@ -15,6 +15,7 @@ from cosyui.service.voice_names import EXAMPLES
 from cosyui.ui import banner
 from cosyui.ui.controls import quiet
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
+from cosyui.ui.listening import ROUTE
 from cosyui.ui.login import LoginGate
 from cosyui.ui.ops_tab import OpsTab
 from cosyui.ui.synthesis import SynthesisTab, session_of
@@ -71,16 +72,17 @@ class Page:
         self.banner = gr.HTML("", elem_id="banner", js_on_load=None)
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab(t("tab_synthesis"), id="synthesis") as speak:
-                SynthesisTab(self._service, self._takes, self._dictionary, t)
+                tab = SynthesisTab(self._service, self._takes, self._dictionary, t)
             if self._service.settings.ops != "off":
                 with gr.Tab(t("tab_ops"), id="ops") as operate:
-                    tab = OpsTab(self._service, self._dictionary, t)
-                tab.wire(operate.select, speak.select)
+                    ops = OpsTab(self._service, self._dictionary, t)
+                ops.wire(operate.select, speak.select)
         gr.HTML(f'<p class="foot">{both("footer")}</p>', js_on_load=None)
         self.header_tick = gr.Timer(FAST_TICK)
         header = [self.badge, self.banner, self.header_tick]
         self.header_tick.tick(self._show_header, None, header, **quiet())
         self.blocks.load(self._show_header, None, header, **quiet())
+        self.blocks.load(None, None, tab.live, js="() => cosyui.player.wanted()")
         self.blocks.unload(self._leave)
 
     async def _show_header(self, request: gr.Request) -> tuple[str, str, Any]:
@@ -88,6 +90,10 @@ class Page:
         words = self._dictionary.of(request)
         tick = SLOW_TICK if self._service.client.state in ("ready", "unloaded") else FAST_TICK
         return banner.badge(self._service, words), banner.banner(self._service, words), gr.Timer(tick)
+
+    def route(self, server: gr.routes.App) -> None:
+        """Adds the page's own routes to its server, behind its login."""
+        server.add_api_websocket_route(ROUTE, self._takes.live.route)
 
     async def _leave(self, request: gr.Request) -> None:
         """The browser tab is gone."""
@@ -123,6 +129,7 @@ def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any
     )
     mounted = [route.app for route in app.routes if isinstance(route, Mount)]
     server = next(part for part in mounted if isinstance(part, gr.routes.App))
+    page.route(server)
     if rights.login_needed:
         server.add_middleware(LoginGate, server=server, rights=rights)
     return partial(page.close, server)
