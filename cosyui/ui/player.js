@@ -132,7 +132,10 @@
       }
       var url = URL.createObjectURL(new Blob(["(" + worklet + ")()"], { type: "text/javascript" }));
       loaded = context.audioWorklet.addModule(url);
-      loaded.catch(function () { context = null; }); // the next take tries again
+      loaded.catch(function (error) {
+        refuse(error);
+        context = null; // the next take tries again
+      });
     }
     context.resume().catch(function () {}); // one that does not begin is noticed later
   };
