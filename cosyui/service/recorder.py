@@ -19,7 +19,8 @@ MEMORY_BYTES = 4 << 20
 class Recorder:
     """``add`` chunks and ``spill`` now and then; end with ``finish`` or ``discard``, after which nothing is taken.
 
-    ``path`` is where the take will be, also while nothing of it is there.
+    ``path`` is where the take will be, also while nothing of it is there. ``size``: bytes that were added; ``grown`` is
+    set with each chunk, for one who waits to `read` on.
     """
 
     def __init__(self, outputs: OutputStore, take_id: str) -> None:
@@ -30,11 +31,22 @@ class Recorder:
         self._writer: WavWriter | None = None
         self._lock = threading.Lock()
         self._discarded = False
+        self.size = 0
+        self.grown = asyncio.Event()
 
     def add(self, pcm: bytes) -> None:
         """Little-endian int16 mono PCM at 24 kHz."""
         self._waiting.append(pcm)
         self._bytes += len(pcm)
+        self.size += len(pcm)
+        self.grown.set()
+
+    async def read(self, start: int, size: int) -> bytes:
+        """What was added, from byte ``start`` on: some of it, ``size`` bytes at most; nothing where there is no more.
+
+        Raises OSError when the finished file is gone.
+        """
+        return await asyncio.to_thread(self._read, start, size)
 
     async def spill(self) -> None:
         """Write what waits if it is much. Raises as `finish`."""
@@ -78,6 +90,21 @@ class Recorder:
         chunks, self._waiting, self._bytes = self._waiting, [], 0
         for chunk in chunks:
             self._writer.write(chunk)
+        self._writer.flush()
+
+    def _read(self, start: int, size: int) -> bytes:
+        with self._lock:
+            if self._discarded or size <= 0:
+                return b""
+            written = self._writer.data_bytes if self._writer is not None else 0
+            if self._writer is not None and start < written:
+                return self._writer.read(start, min(size, written - start))
+            start -= written
+            for chunk in self._waiting:
+                if start < len(chunk):
+                    return chunk[start : start + size]
+                start -= len(chunk)
+            return b""
 
     def _finish(self) -> None:
         self._write()

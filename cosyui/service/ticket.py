@@ -10,12 +10,13 @@ from cosyui.service.types import Update
 
 
 class Ticket:
-    """A request that was taken in. ``seed`` is the one it uses, drawn if the form had none."""
+    """A request that was taken in. ``seed`` is the one it uses, drawn if the form had none; ``sound`` grows with it."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self.id = job.id
         self.seed = job.request.seed
+        self.sound = job.recorder
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Updates in order, ending with exactly one Done, Problem or Stopped; for one reader.

@@ -20,6 +20,7 @@ from cosyui.ui.controls import quiet
 from cosyui.ui.gone import GoneTakes
 from cosyui.ui.history_tab import HistoryTab
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
+from cosyui.ui.listening import ROUTE
 from cosyui.ui.login import LoginGate
 from cosyui.ui.ops_tab import OpsTab
 from cosyui.ui.owner import drawn, owner_state
@@ -112,6 +113,7 @@ class Page:
         self.header_tick.tick(self._show_header, None, header, **quiet())
         self.blocks.load(self._show_header, None, header, **quiet())
         self.blocks.load(drawn, self.owner, self.owner, **quiet())
+        self.blocks.load(None, None, synthesis.live, js="() => cosyui.player.wanted()")
         self.blocks.unload(self._leave)
 
     async def _show_header(self, request: gr.Request) -> tuple[str, str, Any]:
@@ -119,6 +121,10 @@ class Page:
         words = self._dictionary.of(request)
         tick = SLOW_TICK if self._service.client.state in ("ready", "unloaded") else FAST_TICK
         return banner.badge(self._service, words), banner.banner(self._service, words), gr.Timer(tick)
+
+    def route(self, server: gr.routes.App) -> None:
+        """Adds the page's own routes to its server, behind its login."""
+        server.add_api_websocket_route(ROUTE, self._takes.live.route)
 
     async def _leave(self, request: gr.Request) -> None:
         """The browser tab is gone."""
@@ -156,6 +162,7 @@ def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any
     mounted = [route.app for route in app.routes if isinstance(route, Mount)]
     server = next(part for part in mounted if isinstance(part, gr.routes.App))
     server.add_middleware(GoneTakes, outputs=service.outputs)
+    page.route(server)
     if rights.login_needed:
         server.add_middleware(LoginGate, server=server, rights=rights)
     return partial(page.close, server)

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cosyui.ui.login import LOGIN
 
-FIRST_SCRIPT = Path(__file__).with_name("first.js")
+SCRIPTS = tuple(Path(__file__).with_name(name) for name in ("first.js", "player.js"))
 _API = "/gradio_api"
 _CLOSED = (
     "/monitoring",
@@ -36,7 +36,7 @@ _CLOSED = (
 
 
 class Shell:
-    """ASGI middleware. Puts ``first.js`` at the top of the page: it must run before Gradio picks its language.
+    """ASGI middleware. Puts its scripts at the top of the page: the first must run before Gradio picks its language.
 
     ``login``: the page has one.
     """
@@ -44,7 +44,7 @@ class Shell:
     def __init__(self, app: ASGIApp, login: bool = False) -> None:
         self._app = app
         self._closed = tuple(path for path in _CLOSED if not (login and path == LOGIN))
-        self._script = b"<script>" + FIRST_SCRIPT.read_bytes() + b"</script>"
+        self._script = b"".join(b"<script>" + path.read_bytes() + b"</script>" for path in SCRIPTS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

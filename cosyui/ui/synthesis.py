@@ -116,13 +116,17 @@ class SynthesisTab:
     def _lay_result(self) -> None:
         t = self._i18n
         with gr.Column(elem_classes="card result"):
-            gr.HTML(f'<h2 class="card-title">{both("take")}</h2>', js_on_load=None)
+            with gr.Row(elem_classes="take-head"):
+                gr.HTML(f'<h2 class="card-title">{both("take")}</h2>', js_on_load=None)
+                self.live = gr.Checkbox(True, label=t("live"), elem_id="live", container=False, min_width=0)
+            self.listen = gr.HTML("", elem_id="listen", js_on_load=None)
             self.empty = gr.HTML(f'<p class="empty">{both("take_empty")}</p>', elem_id="empty", js_on_load=None)
             with gr.Column(visible=False, elem_classes="field") as self.result_field:
                 self.player = take_player()
                 self.figures = gr.HTML("", elem_id="figures", js_on_load=None)
                 self.used_seed = gr.State(None)
                 self.reuse_seed = gr.Button(t("reuse_seed"), size="sm", elem_id="reuse-seed")
+            gr.HTML(_heard(), elem_id="heard", js_on_load=None)
 
     def _wire_fields(self) -> None:
         about = json.dumps(_about_texts(self._service.settings))
@@ -140,21 +144,25 @@ class SynthesisTab:
 
     def _wire_take(self) -> None:
         outputs = [self.generate, self.stop, self.status, self.empty, self.result_field, self.player, self.figures]
-        outputs += [self.used_seed, *self._problems.values()]
+        outputs += [self.used_seed, self.listen, *self._problems.values()]
         prompt = self.prompt
         voice = [prompt.mode, prompt.voice.chosen, prompt.clip, prompt.transcript, prompt.instruction]
-        inputs = [self.text, *voice, self.speed, self.seed, self._owner]
+        inputs = [self.text, *voice, self.speed, self.seed, self.live, self._owner]
         run = gr.on(
             [self.generate.click, self.text.submit],
             self._run,
             inputs,
             outputs,
+            js="(...inputs) => cosyui.player.begin(inputs)",
             concurrency_limit=None,  # the service queues; Gradio must not queue in front of it
             show_progress="hidden",
             api_visibility="private",
         )
         run.failure(self._unexpected, None, [self.generate, self.stop, self.status], **quiet())
-        self.stop.click(self._stop, None, [self.stop, self.status], **quiet())
+        stopped = [self.stop, self.status]
+        self.stop.click(self._stop, None, stopped, js="() => cosyui.player.stop()", **quiet())
+        self.listen.change(None, self.listen, None, js="(key) => cosyui.player.listen(key)")
+        self.live.input(None, self.live, None, js="(on) => cosyui.player.want(on)")
 
     async def _run(
         self,
@@ -166,6 +174,7 @@ class SynthesisTab:
         instruction: str,
         speed: float,
         seed: str,
+        live: bool,
         request: gr.Request,
         owner: Any = "",
     ) -> AsyncIterator[dict[Any, Any]]:
@@ -178,6 +187,7 @@ class SynthesisTab:
             instruction=instruction or "",
             speed=speed,
             seed=_whole(seed),
+            stream=live and speed == 1,  # at another speed the engine gives whole segments
             client=session_of(request)[:8],
         )
         words = self._dictionary.of(request)
@@ -189,7 +199,7 @@ class SynthesisTab:
                 return
             form = replace(form, clip=found.clip, transcript=found.transcript)
         mine = owner_of(request, owner)
-        async for view in self._takes.views(session_of(request), form, words, mine, voice or ""):
+        async for view in self._takes.views(session_of(request), form, words, mine, voice or "", listen=live):
             yield self._update(_of_voice(view) if voice else view, words)
 
     def _update(self, view: View, words: Words) -> dict[Any, Any]:
@@ -199,6 +209,8 @@ class SynthesisTab:
             self.stop: gr.Button(interactive=busy),
             self.status: view.status,
         }
+        if view.listen:
+            update[self.listen] = view.listen
         update |= {self._problems[field]: view.problems.get(field, "") for field in FIELDS}
         if view.result is not None:
             update |= {
@@ -240,6 +252,14 @@ def _of_voice(view: View) -> View:
     """What is wrong with clip or transcript of a chosen voice is told where it was chosen: it has no such fields."""
     beside = {"voice" if field in ("clip", "transcript") else field: text for field, text in view.problems.items()}
     return replace(view, problems=beside)
+
+
+def _heard() -> str:
+    """How a take was heard while it was made, each way in both languages; player.js chooses, the style sheet shows."""
+    ways = ("playing", "whole", "dry_once", "dry", "file")
+    count = "<b data-count></b>"
+    told = (f'<span class="{way}">{both(f"heard_{way}", count="{count}")}</span>' for way in ways)
+    return f'<p class="heard" role="status">{"".join(told).replace("{count}", count)}</p>'
 
 
 def session_of(request: gr.Request) -> str:

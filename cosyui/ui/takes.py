@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cosyui.errors import CosyuiError
@@ -14,6 +14,7 @@ from cosyui.service.ticket import Ticket
 from cosyui.service.types import Chunk, Done, Problem, Result, Running, Stopped, TakeForm, Update, Waiting
 from cosyui.ui import render
 from cosyui.ui.i18n import Words
+from cosyui.ui.listening import Live, LiveTakes
 
 FIELDS = ("text", "voice", "clip", "transcript", "instruction", "speed", "seed")
 """Fields that have a place for their problem; any other problem is shown in the status line."""
@@ -24,12 +25,16 @@ MOST_SHOWN = 300
 
 @dataclass(frozen=True)
 class View:
-    """What the page shows of a take now: ``status`` HTML, problems by field, and the result once there is one."""
+    """What the page shows of a take now: ``status`` HTML, problems by field, and the result once there is one.
+
+    ``listen``: the key by which it is heard while it is made.
+    """
 
     state: Literal["busy", "idle"]
     status: str = ""
     problems: dict[str, str] = field(default_factory=dict)
     result: Result | None = None
+    listen: str = ""
 
 
 class _Take:
@@ -46,6 +51,7 @@ class Takes:
         self._service = service
         self._by_session: dict[str, _Take] = {}
         self._shown: OrderedDict[str, None] = OrderedDict()
+        self.live = LiveTakes()
 
     async def stop(self, session: str) -> bool:
         """Stop the session's take at once, also when the page is gone; False if there is none."""
@@ -61,6 +67,7 @@ class Takes:
         """The page is gone: nobody will hear its take, nor see what stands on it."""
         await self.stop(session)
         self._forget(session)
+        self.live.forget(session)
 
     def _show(self, session: str, result: Result) -> None:
         self._service.operations.in_use.hold(f"page-{session}", result.path)
@@ -79,31 +86,47 @@ class Takes:
             await self.stop(session)
 
     async def views(
-        self, session: str, form: TakeForm, words: Words, owner: str = "", voice: str = ""
+        self,
+        session: str,
+        form: TakeForm,
+        words: Words,
+        owner: str = "",
+        voice: str = "",
+        *,
+        listen: bool = False,
     ) -> AsyncIterator[View]:
         """Run a take; the last view is idle. Closing this iterator cancels the take.
 
         It is in the history of its ``owner``, if there is one. ``voice``: the saved one that the clip is of.
+        ``listen``: its page hears it while it is made.
         """
         await self.stop(session)
+        self.live.forget(session)
         take = self._by_session[session] = _Take()
+        live: Live | None = None
         try:
             yield View("busy", render.status("checking", words("checking"), share=-1))
             take.ticket = await self._service.submit(form)
             if take.stop_asked:
                 await take.ticket.cancel()
+            if listen:
+                live = self.live.open(session, take.ticket.sound)
             async with contextlib.aclosing(take.ticket.updates()) as updates:
                 async for update in updates:
                     if isinstance(update, Done):
                         self._show(session, update.result)
                         if owner and self._service.history is not None:
                             self._service.history.add(owner, form, update.result, voice)
+                    if live is not None and isinstance(update, Done | Problem):
+                        live.end("done" if isinstance(update, Done) else "failed")
                     view = _view(update, words)
                     if view is not None:
-                        yield view
+                        yield replace(view, listen=live.key if live is not None else "")
         except CosyuiError as error:
             yield problems(error, words)
         finally:
+            if live is not None:
+                live.end("stopped")
             if self._by_session.get(session) is take:
                 del self._by_session[session]
 

@@ -9,7 +9,28 @@ from pathlib import Path
 import pytest
 
 RUN_SH = Path(__file__).parents[2] / "run.sh"
-TOOLS = ("awk bash cat cksum cp cut dirname env find flock grep head id mkdir rm sed sh sleep touch uname").split(" ")
+TOOLS = [
+    "awk",
+    "bash",
+    "cat",
+    "cksum",
+    "cp",
+    "cut",
+    "dirname",
+    "env",
+    "find",
+    "flock",
+    "grep",
+    "head",
+    "id",
+    "mkdir",
+    "rm",
+    "sed",
+    "sh",
+    "sleep",
+    "touch",
+    "uname",
+]
 HAS_GPU = any(Path("/dev").glob("nvidia*")) or Path("/dev/dxg").exists()
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 

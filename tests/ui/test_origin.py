@@ -27,7 +27,7 @@ class Site:
         options = Settings.load(own | {"engine": "fake", "transcriber": "off"} | settings, {})
         app, farewell = server.build(options, OutputStore(options.outputs_dir))
         page = farewell.func.__self__
-        self.service, self.blocks = page._service, page.blocks
+        self.service, self.blocks, self.takes = page._service, page.blocks, page._takes
         self.client = TestClient(app, OWN, client=("127.0.0.1", 50_000), follow_redirects=False)
         self.guest = TestClient(app, OWN, client=("192.0.2.7", 50_000), follow_redirects=False)
 

@@ -124,6 +124,22 @@ class WavWriter:
             raise _write_error(error, self.path) from error
         self.data_bytes += len(pcm)
 
+    def flush(self) -> None:
+        """Let `read` see all that was written."""
+        assert self._file is not None, "open it first"
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise _write_error(error, self.path) from error
+
+    def read(self, start: int, size: int) -> bytes:
+        """Samples again, from byte ``start`` on, of a file in work or a finished one. Raises OSError if it is gone."""
+        if self._file is not None:
+            return os.pread(self._file.fileno(), size, HEADER_BYTES + start)
+        with self.path.open("rb") as file:
+            file.seek(HEADER_BYTES + start)
+            return file.read(size)
+
     def finish(self) -> None:
         """Let the file appear under its name; after an error nothing is left."""
         try:

@@ -50,6 +50,12 @@ PAGE = _LABELS | {
     "stop": "Stop",
     "take": "Your take",
     "take_empty": "Your take appears here: listen, look at the waveform, download.",
+    "live": "Play while it is made",
+    "heard_playing": "Playing while it is made",
+    "heard_whole": "Played without a gap",
+    "heard_dry_once": "Ran dry once while it was made; the file has no gap",
+    "heard_dry": "Ran dry {count} times while it was made; the file has no gaps",
+    "heard_file": "It could not be played while it is made; the file is offered once it is done",
     "reuse_seed": "Keep this seed",
     "footer": "Speak only with voices whose owners agree.",
     "instruct_unsupported": (
