@@ -121,7 +121,7 @@ make_venv() {
         apt_install python3.12 python3.12-venv || apt_install python3.11 python3.11-venv || true
         pythons="$(find_pythons | awk '!seen[$0]++')"
     fi
-    [ -n "$pythons" ] || fail "${PYTHON:+$PYTHON is none: }Python 3.11 or newer is needed. As root: apt-get install -y python3.12" \
+    [ -n "$pythons" ] || fail "${PYTHON:+PYTHON=$PYTHON does not fit: }Python 3.11 or newer is needed. As root: apt-get install -y python3.12" \
         "python3.12-venv (or python3.11…); with conda: conda create -y -n cosyui python=3.12 && conda activate cosyui"
     while IFS= read -r -u 3 python; do
         empty_venv
@@ -249,9 +249,12 @@ if [ -f "${PIP_CONSTRAINT:-}" ]; then
     unset PIP_CONSTRAINT
 fi
 if [ ! -d "${HOME:-}" ] || ! { [ -w "$HOME" ] || [ -d "$HOME/.cache" ]; }; then
-    say "HOME (${HOME:-not set}) is no folder to write into; caches and models go to $PWD/.cosyui/home"
-    export HOME="$PWD/.cosyui/home"
-    mkdir -p "$HOME" 2>/dev/null || true
+    if mkdir -p .cosyui/home 2>/dev/null; then
+        say "HOME (${HOME:-not set}) is no folder to write into; caches and models go to $PWD/.cosyui/home"
+        export HOME="$PWD/.cosyui/home"
+    else
+        say "neither HOME (${HOME:-not set}) nor $PWD can be written into. For caches and models: HOME=/path ./run.sh"
+    fi
 fi
 if [ "${1:-}" = test ]; then
     shift
