@@ -113,7 +113,7 @@ make_venv() {
     fi
     [ ! -e "$UNFINISHED" ] || say "the last installation was interrupted; beginning again"
     [ -e "$OURS" ] || [ -z "$(find "$VENV" -mindepth 1 ! -name .lock | head -n 1)" ] ||
-        fail "$VENV is there but has no Python of 3.11 or newer with pip. Remove it or choose another: VENV=/path ./run.sh"
+        fail "$VENV is there but has no Python 3.11+ with pip. Remove it or choose another: VENV=/path ./run.sh"
     touch "$OURS"
     pythons="$(find_pythons | awk '!seen[$0]++')"
     if [ -z "$pythons" ] && [ -z "${PYTHON:-}" ]; then
@@ -138,7 +138,7 @@ check_space() {
     if "$PY" -c 'import torch' >/dev/null 2>&1; then needed=1500; elif ! has_nvidia; then needed=2500; fi
     free="$("$PY" -c 'import shutil, sys; print(shutil.disk_usage(sys.argv[1]).free >> 20)' "$VENV")"
     [ "$free" -ge "$needed" ] ||
-        fail "$VENV needs about $needed MB, but its disk has $free MB free. Free some or use another: VENV=/path ./run.sh"
+        fail "$VENV needs about $needed MB, but its disk has $free MB free. Or elsewhere: VENV=/path ./run.sh"
 }
 
 # Where no NVIDIA device is, 4 GB of CUDA libraries are left out. Whoever named an index gets torch from there.

@@ -270,7 +270,7 @@ def test_somebody_elses_environment_stays(machine):
     kept.touch()
     code, told = machine.run()
     assert code == 1
-    assert "Remove it, or choose another" in told
+    assert "Remove it or choose another" in told
     assert kept.exists()
 
 
