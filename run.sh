@@ -3,7 +3,7 @@
 # Install what the tests need too, then lint, type-check and test:          ./run.sh test [options of pytest]
 #
 # Another place for the environment: VENV=/path ./run.sh                    Another Python: PYTHON=python3.12 ./run.sh
-# Exact versions: PIP_CONSTRAINT=constraints/<file> ./run.sh                Mirrors: PIP_INDEX_URL, HF_ENDPOINT, HTTPS_PROXY
+# Exact versions: PIP_CONSTRAINT=constraints/<file> ./run.sh                Mirrors: PIP_INDEX_URL, HF_ENDPOINT
 # A torch that a Python here has and that reaches the GPU is used; without an NVIDIA device torch's CPU build is taken.
 if [ -z "${BASH_VERSION:-}" ]; then # sh run.sh
     command -v bash >/dev/null 2>&1 || { echo 'run.sh: bash is needed; install it first.' >&2 && exit 1; }
@@ -113,7 +113,7 @@ make_venv() {
     fi
     [ ! -e "$UNFINISHED" ] || say "the last installation was interrupted; beginning again"
     [ -e "$OURS" ] || [ -z "$(find "$VENV" -mindepth 1 ! -name .lock | head -n 1)" ] ||
-        fail "$VENV is there but has no Python of 3.11 or newer with pip. Remove it, or choose another: VENV=/path ./run.sh"
+        fail "$VENV is there but has no Python 3.11+ with pip. Remove it or choose another: VENV=/path ./run.sh"
     touch "$OURS"
     pythons="$(find_pythons | awk '!seen[$0]++')"
     if [ -z "$pythons" ] && [ -z "${PYTHON:-}" ]; then
@@ -121,8 +121,9 @@ make_venv() {
         apt_install python3.12 python3.12-venv || apt_install python3.11 python3.11-venv || true
         pythons="$(find_pythons | awk '!seen[$0]++')"
     fi
-    [ -n "$pythons" ] || fail "${PYTHON:+$PYTHON is none: }Python 3.11 or newer is needed. As root: apt-get install -y python3.12" \
-        "python3.12-venv (or python3.11…); with conda: conda create -y -n cosyui python=3.12 && conda activate cosyui"
+    [ -n "$pythons" ] || fail "${PYTHON:+PYTHON=$PYTHON does not fit: }Python 3.11 or newer is needed." \
+        "As root: apt-get install -y python3.12 python3.12-venv (or python3.11…);" \
+        "with conda: conda create -y -n cosyui python=3.12 && conda activate cosyui"
     while IFS= read -r -u 3 python; do
         empty_venv
         try_python "$python" && return 0
@@ -137,7 +138,7 @@ check_space() {
     if "$PY" -c 'import torch' >/dev/null 2>&1; then needed=1500; elif ! has_nvidia; then needed=2500; fi
     free="$("$PY" -c 'import shutil, sys; print(shutil.disk_usage(sys.argv[1]).free >> 20)' "$VENV")"
     [ "$free" -ge "$needed" ] ||
-        fail "$VENV needs about $needed MB, but its disk has $free MB free. Free some, or use another disk: VENV=/path ./run.sh"
+        fail "$VENV needs about $needed MB, but its disk has $free MB free. Or elsewhere: VENV=/path ./run.sh"
 }
 
 # Where no NVIDIA device is, 4 GB of CUDA libraries are left out. Whoever named an index gets torch from there.
@@ -146,7 +147,8 @@ install_cpu_torch() {
     if "$PY" -m pip config list 2>/dev/null | grep -qE 'index-url|find-links|no-index'; then return 0; fi
     if grep -q '^torch.*+' "${CONSTRAINT:-/dev/null}"; then return 0; fi
     pip install -q --retries 1 --timeout 20 --no-deps --index-url "$CPU_INDEX" ${CONSTRAIN[@]+"${CONSTRAIN[@]}"} \
-        "$(grep '^torch' requirements.txt)" 2>/dev/null || say "$CPU_INDEX did not answer; taking torch from the usual index"
+        "$(grep '^torch' requirements.txt)" 2>/dev/null ||
+        say "$CPU_INDEX did not answer; taking torch from the usual index"
 }
 
 fingerprint() {
@@ -171,7 +173,8 @@ install() {
     touch "$UNFINISHED"
     for file in "${@:2}"; do list+=(-r "$file"); done
     say "installing ${*:2} (the first time this takes some minutes)"
-    pip install -q 'pip>=24' >/dev/null 2>&1 || say "pip could not be renewed; going on with $("$PY" -m pip --version | cut -d' ' -f1,2)"
+    pip install -q 'pip>=24' >/dev/null 2>&1 ||
+        say "pip could not be renewed; going on with $("$PY" -m pip --version | cut -d' ' -f1,2)"
     [ "$name" != run ] || install_cpu_torch
     pip install -q ${CONSTRAIN[@]+"${CONSTRAIN[@]}"} "${list[@]}" || code=$?
     [ "$code" -gt 128 ] || rm -f "$UNFINISHED" # killed in the midst of writing files or not
@@ -190,7 +193,8 @@ run_tests() {
     trap - INT TERM
     if ! have_browser && [[ "$*" != *"not browser"* ]]; then
         say "installing chromium for the browser tests"
-        apt_install chromium || fail "install chromium for the browser tests, or leave them out: ./run.sh test -m 'not browser'"
+        apt_install chromium ||
+            fail "install chromium for the browser tests, or leave them out: ./run.sh test -m 'not browser'"
     fi
     if ! command -v ffmpeg >/dev/null 2>&1; then
         apt_install ffmpeg || say "ffmpeg could not be installed; the tests go on without it"
@@ -220,9 +224,10 @@ get_model() { patiently "$PY" preload_model.py --download-only "$@" ${MODEL_OPTI
 
 show_help() {
     sed -n '2,/^if/s/^# \{0,1\}//p' run.sh
-    if ! is_installed run requirements.txt; then echo && echo "The server's own options are listed here after the first start." && exit 0; fi
     echo
-    exec "$PY" app.py --help
+    if is_installed run requirements.txt; then exec "$PY" app.py --help; fi
+    echo "The server's own options are listed here after the first start."
+    exit 0
 }
 
 serve() {
@@ -249,9 +254,12 @@ if [ -f "${PIP_CONSTRAINT:-}" ]; then
     unset PIP_CONSTRAINT
 fi
 if [ ! -d "${HOME:-}" ] || ! { [ -w "$HOME" ] || [ -d "$HOME/.cache" ]; }; then
-    say "HOME (${HOME:-not set}) is no folder to write into; caches and models go to $PWD/.cosyui/home"
-    export HOME="$PWD/.cosyui/home"
-    mkdir -p "$HOME" 2>/dev/null || true
+    if mkdir -p .cosyui/home 2>/dev/null; then
+        say "HOME (${HOME:-not set}) is no folder to write into; caches and models go to $PWD/.cosyui/home"
+        export HOME="$PWD/.cosyui/home"
+    else
+        say "neither HOME (${HOME:-not set}) nor $PWD can be written into. For caches and models: HOME=/path ./run.sh"
+    fi
 fi
 if [ "${1:-}" = test ]; then
     shift
