@@ -46,6 +46,12 @@ class Recorder:
 
         Raises OSError when the finished file is gone.
         """
+        if self._lock.acquire(blocking=False):
+            try:
+                if start >= self._written:  # no disk is asked
+                    return self._recent(start - self._written, size)
+            finally:
+                self._lock.release()
         return await asyncio.to_thread(self._read, start, size)
 
     async def spill(self) -> None:
@@ -94,17 +100,21 @@ class Recorder:
 
     def _read(self, start: int, size: int) -> bytes:
         with self._lock:
-            if self._discarded or size <= 0:
-                return b""
-            written = self._writer.data_bytes if self._writer is not None else 0
-            if self._writer is not None and start < written:
-                return self._writer.read(start, min(size, written - start))
-            start -= written
-            for chunk in self._waiting:
-                if start < len(chunk):
-                    return chunk[start : start + size]
-                start -= len(chunk)
-            return b""
+            if self._writer is None or self._discarded or start >= self._written:
+                return self._recent(start - self._written, size)
+            return self._writer.read(start, min(size, self._written - start))
+
+    @property
+    def _written(self) -> int:
+        return self._writer.data_bytes if self._writer is not None else 0
+
+    def _recent(self, start: int, size: int) -> bytes:
+        """Of what waits in memory."""
+        for chunk in self._waiting:
+            if start < len(chunk):
+                return chunk[start : start + size]
+            start -= len(chunk)
+        return b""
 
     def _finish(self) -> None:
         self._write()

@@ -109,7 +109,7 @@ class _Listener:
             grown.clear()  # before the look at what there is: what comes after it is not missed
             room = AHEAD_BYTES - (self._sent - self._played)
             try:
-                piece = await live.sound.read(self._sent, min(room, PIECE_BYTES))
+                piece = await live.sound.read(self._sent, min(room, PIECE_BYTES)) if room > 0 else b""
             except OSError:
                 return 1011, "file_gone"
             if piece:

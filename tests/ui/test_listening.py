@@ -141,6 +141,14 @@ async def test_idle_listener_is_given_up(fake_service, form, monkeypatch):
         assert (await pressed.end()).result.seconds == 20
 
 
+async def test_file_that_is_gone_ends_the_connection(fake_service, form):
+    async with fake_service() as service:
+        takes = Takes(service)
+        pressed = Pressed(takes, form("[fake:seconds=1] Short."))
+        (await pressed.end()).result.path.unlink()
+        assert await (await Listener(takes, await pressed.key).accepted()).take() == 1011
+
+
 async def test_leaving_does_not_stop_the_take(fake_service, form, tmp_path):
     release = tmp_path / "release"
     async with fake_service(script=FakeScript(release_file=str(release))) as service:
