@@ -113,7 +113,8 @@ class Page:
         self.header_tick.tick(self._show_header, None, header, **quiet())
         self.blocks.load(self._show_header, None, header, **quiet())
         self.blocks.load(drawn, self.owner, self.owner, **quiet())
-        self.blocks.load(None, None, synthesis.live, js="() => cosyui.player.wanted()")
+        wanted = "() => [cosyui.player.wanted()]"
+        self.blocks.load(synthesis.live_at_first, synthesis.live, synthesis.live, js=wanted, **quiet())
         self.blocks.unload(self._leave)
 
     async def _show_header(self, request: gr.Request) -> tuple[str, str, Any]:

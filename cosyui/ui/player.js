@@ -178,7 +178,8 @@
   var player = {
     stats: fresh("idle"),
     worklet: worklet,
-    wanted: function () { return localStorage.getItem("cosyui_live") !== "off"; },
+    // null where nobody has said so yet
+    wanted: function () { return { on: true, off: false }[localStorage.getItem("cosyui_live")] ?? null; },
     want: function (on) {
       localStorage.setItem("cosyui_live", on ? "on" : "off");
       if (!on) end("stopped");

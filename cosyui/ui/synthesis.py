@@ -118,7 +118,7 @@ class SynthesisTab:
         with gr.Column(elem_classes="card result"):
             with gr.Row(elem_classes="take-head"):
                 gr.HTML(f'<h2 class="card-title">{both("take")}</h2>', js_on_load=None)
-                self.live = gr.Checkbox(True, label=t("live"), elem_id="live", container=False, min_width=0)
+                self.live = gr.Checkbox(False, label=t("live"), elem_id="live", container=False, min_width=0)
             self.listen = gr.HTML("", elem_id="listen", js_on_load=None)
             self.empty = gr.HTML(f'<p class="empty">{both("take_empty")}</p>', elem_id="empty", js_on_load=None)
             with gr.Column(visible=False, elem_classes="field") as self.result_field:
@@ -147,7 +147,8 @@ class SynthesisTab:
         outputs += [self.used_seed, self.listen, *self._problems.values()]
         prompt = self.prompt
         voice = [prompt.mode, prompt.voice.chosen, prompt.clip, prompt.transcript, prompt.instruction]
-        inputs = [self.text, *voice, self.speed, self.seed, self.live, self._owner]
+        # player.js looks at the last.
+        inputs = [self.text, *voice, self.speed, self.seed, self._owner, self.live]
         run = gr.on(
             [self.generate.click, self.text.submit],
             self._run,
@@ -164,6 +165,16 @@ class SynthesisTab:
         self.listen.change(None, self.listen, None, js="(key) => cosyui.player.listen(key)")
         self.live.input(None, self.live, None, js="(on) => cosyui.player.want(on)")
 
+    def live_at_first(self, wanted: bool | None) -> bool:
+        """As the browser remembers it. Else on where a GPU makes takes: a processor may be too slow for it, and of what
+
+        was heard already no part is made again, should it come out badly.
+        """
+        if wanted is not None:
+            return wanted
+        machine = self._service.overview().machine
+        return machine is not None and bool(machine.gpus) and self._service.settings.device != "cpu"
+
     async def _run(
         self,
         text: str,
@@ -174,9 +185,9 @@ class SynthesisTab:
         instruction: str,
         speed: float,
         seed: str,
+        owner: Any,
         live: bool,
         request: gr.Request,
-        owner: Any = "",
     ) -> AsyncIterator[dict[Any, Any]]:
         """One take; each view becomes an update of the components that it changes."""
         form = TakeForm(

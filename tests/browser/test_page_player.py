@@ -47,6 +47,14 @@ def stats(page):
     return page.evaluate("cosyui.player.stats")
 
 
+@pytest.fixture
+def page(page):
+    """With the switch on, as on a machine with a GPU."""
+    expect(page.locator("#live input")).not_to_be_checked()
+    page.locator("#live input").check()
+    return page
+
+
 def make(page, text):
     """What the player tells at the end, with the file's number of samples."""
     before = page.locator("[data-take]")

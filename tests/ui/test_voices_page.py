@@ -70,7 +70,7 @@ class Page:
     async def generate(self, chosen, mode=Mode.ZERO_SHOT, instruction="", request=one):
         """The last update of a take; what is typed beside a chosen voice is somebody else's."""
         updates = self.speak._run(
-            "Hello.", mode.value, chosen, None, "Other words.", instruction, 1.0, "7", False, request
+            "Hello.", mode.value, chosen, None, "Other words.", instruction, 1.0, "7", "", False, request
         )
         return [update async for update in updates][-1]
 
