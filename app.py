@@ -47,7 +47,8 @@ CLIPS, UPLOADS = "clips", "uploads"
 """Folders of temporary files."""
 Wait = Callable[[], Coroutine[Any, Any, None]]
 GRACE_SECONDS = 2
-"""How long open connections may finish when the server goes down; a page keeps one open all the time."""
+"""How long what was made last may be fetched when the server goes down, and then how long open connections may finish:
+a page keeps one all the time."""
 
 
 class Server(uvicorn.Server):
@@ -201,10 +202,12 @@ async def _drain(service: SynthesisService, gate: Gate) -> None:
     """Takes first, then what is still on its way to those who asked."""
     loop, seconds = asyncio.get_running_loop(), service.settings.drain_seconds
     end = loop.time() + seconds
-    await service.drain(seconds)
+    busy = await service.drain(seconds) or gate.unfinished
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(end):
             await gate.empty()
+    if busy:
+        await asyncio.sleep(GRACE_SECONDS)  # pages and jobs fetch what was made last
 
 
 def address(settings: Settings) -> str:

@@ -127,7 +127,9 @@ class Recital:
     async def _submit(self, part: Part) -> Ticket | None:
         """None where nothing remains to be spoken once the text is cleaned."""
         try:
-            ticket = await self._service.submit(replace(self._form, text=part.text))
+            ticket = await self._service.submit(
+                replace(self._form, text=part.text), part=bool(self._tickets or self._spoken)
+            )
         except FormError as error:
             if all(problem.code in _SILENT for problem in error.problems):
                 return None

@@ -37,7 +37,7 @@ class StreamBody(SpeechBody):
 def close_code(error: CosyuiError) -> int:
     if isinstance(error, StreamError):
         return error.close
-    if error.status == 429:
+    if error.status in (429, 503):
         return 1013
     return 1011 if error.status >= 500 else 1008
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 import time
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
-from cosyui.engine.request import Mode, SynthesisRequest
+from cosyui.engine.request import Mode
 from cosyui.errors import CosyuiError, InputError
 from cosyui.host.encoding import EncoderPool
 from cosyui.host.engines import Engines
@@ -29,23 +26,22 @@ from cosyui.service.batches import Batches
 from cosyui.service.clips import Clip, ClipStore
 from cosyui.service.drive import Drive, internal
 from cosyui.service.history import History
+from cosyui.service.intake import Intake, new_id
 from cosyui.service.job import Clock, Job
 from cosyui.service.life_cycle import MINUTE, LifeCycle, Load, Unload
 from cosyui.service.operations import FIRST_PURGE, PURGE_EVERY, STOP_SECONDS, Operations
 from cosyui.service.outputs import OutputStore
-from cosyui.service.recorder import Recorder
 from cosyui.service.rights import Rights
 from cosyui.service.soft_restart import SoftRestarter, Trim
 from cosyui.service.state import overview_of, sample_of
 from cosyui.service.ticket import Ticket
-from cosyui.service.types import FormError, Overview, StoppingError, TakeForm
+from cosyui.service.types import Overview, StoppingError, TakeForm
 from cosyui.service.voices import SavedVoices
 from cosyui.settings import Settings
 from cosyui.speech.clip import pyav
 from cosyui.speech.clip.decode import formats
 from cosyui.speech.clip.report import ClipReport
 from cosyui.speech.clip.transcribe import INSTALL, Transcriber, Transcript
-from cosyui.speech.estimate import speech_seconds
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +66,7 @@ class SynthesisService:
         self.client = client
         self.outputs = outputs
         self.clips = clips
+        self.intake = Intake(settings, outputs, clips)
         self.voices = SavedVoices(settings, clips)
         self.encoders = EncoderPool()
         self.transcriber = transcriber
@@ -123,15 +120,19 @@ class SynthesisService:
         await self.operations.start()
         await self.batches.start()
 
-    async def drain(self, seconds: float) -> None:
-        """Take nothing in any more, and wait until all that was taken in has ended, so many seconds at most."""
-        self.draining = True
+    async def drain(self, seconds: float) -> bool:
+        """Take nothing in any more, and wait until all that was taken in has ended, so many seconds at most.
+
+        False if there was nothing.
+        """
+        self.draining, busy = True, bool(self._drive.jobs)
         log(logger, logging.INFO, "draining", unfinished=len(self._drive.jobs), seconds=seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while tasks := [job.task for job in self._drive.jobs.values() if job.task is not None]:
                     await asyncio.wait(tasks)
         log(logger, logging.INFO, "drained", left=len(self._drive.jobs))
+        return busy
 
     async def close(self) -> None:
         """Cancel every request, stop the engines' processes. Bounded in time; calling it twice is fine.
@@ -195,7 +196,7 @@ class SynthesisService:
         Raises:
             InputError: any of the ``clip_*`` codes, field ``clip``.
         """
-        return self._load(clip, mode).report
+        return self.intake.load(clip, mode).report
 
     def check_transcript(self, clip: Path | bytes | None, transcript: str) -> Notice | None:
         """A remark when a transcript cannot be what the clip says. Blocks and raises like `check_clip`."""
@@ -222,12 +223,14 @@ class SynthesisService:
         if self.transcriber is None:
             message = f"Automatic transcripts are not installed: {INSTALL}, then start the service again."
             raise InputError("transcriber_missing", message, "transcript")
-        prompt = (await asyncio.to_thread(self._load, clip, Mode.ZERO_SHOT)).prompt
+        prompt = (await asyncio.to_thread(self.intake.load, clip, Mode.ZERO_SHOT)).prompt
         async with self._transcribing:
             return await asyncio.to_thread(self.transcriber, prompt.samples, prompt.sample_rate, language)
 
-    async def submit(self, form: TakeForm) -> Ticket:
+    async def submit(self, form: TakeForm, *, part: bool = False) -> Ticket:
         """Check a form and take it in; work starts at once or when its turn comes.
+
+        ``part``: of something that was begun, and may be finished while the service drains.
 
         Raises:
             FormError: with every problem of the form and its field.
@@ -237,22 +240,22 @@ class SynthesisService:
         """
         began = Clock()
         try:
-            self._check_open()
-            self._queue.check(form.client, self._is_long(form))
-            checking = asyncio.create_task(self._check_form(form))
+            self._check_open(part)
+            self._queue.check(form.client, self.intake.is_long(form))
+            checking = asyncio.create_task(self.intake.check(form))
             self._checks.add(checking)
             checking.add_done_callback(self._checks.discard)
             clip = await checking
             # The clip was decoded in a thread: meanwhile the queue may have filled or the service closed.
-            self._check_open()
-            job = self._make_job(form, clip)
+            self._check_open(part=True)
+            job = self.intake.job(form, clip, self._queue.stretch.value or 1.0)
             job.due = None if form.deadline is None else began + form.deadline
             self._queue.enter(job)
         except CosyuiError as error:
-            self._refused(_new_id(), form, error)
+            self._refused(new_id(), form, error)
             raise
         except Exception as error:
-            take_id = _new_id()
+            take_id = new_id()
             logger.exception("submit_crashed", extra={"fields": {"request_id": take_id}})
             problem = internal(take_id)
             self._refused(take_id, form, problem)
@@ -278,54 +281,15 @@ class SynthesisService:
 
     def _refused(self, take_id: str, form: TakeForm, error: CosyuiError) -> None:
         self._rejected += 1
-        self.operations.rejected(take_id, form, error, long=self._is_long(form))
+        self.operations.rejected(take_id, form, error, long=self.intake.is_long(form))
 
-    def _check_open(self) -> None:
-        if self.draining or self._closed:
+    def _check_open(self, part: bool) -> None:
+        if self._closed or (self.draining and not part):
             raise StoppingError.make()
         if self.client.state == "broken":
             problem = self.client.problem
             assert problem is not None
             raise type(problem)(*problem.args)
-
-    def _load(self, clip: Path | bytes | None, mode: Mode) -> Clip:
-        return self.clips.load(self.clips.keep(clip), checks.cut_over(mode, self.settings))
-
-    async def _check_form(self, form: TakeForm) -> Clip:
-        problems = await asyncio.to_thread(checks.form_problems, form, self.settings)
-        clip: Clip | None = None
-        try:
-            clip = await asyncio.to_thread(self._load, form.clip, form.mode)
-        except InputError as error:
-            problems.append(error)
-        else:
-            if form.mode is Mode.ZERO_SHOT and self.clips.outdated(clip.id, form.transcript):
-                message = "This is the transcript of the whole recording. Type or transcribe what the cut clip says."
-                problems.append(InputError("transcript_stale", message, "transcript"))
-        if problems or clip is None:
-            raise FormError(problems)
-        return clip
-
-    def _make_job(self, form: TakeForm, clip: Clip) -> Job:
-        transcript = form.transcript.strip() if form.mode is Mode.ZERO_SHOT else ""
-        request = SynthesisRequest(
-            id=_new_id(),
-            text=form.text.strip(),
-            mode=form.mode,
-            prompt=replace(clip.prompt, transcript=transcript),
-            seed=form.seed if form.seed is not None else secrets.randbelow(checks.SEED_LIMIT),
-            instruction=form.instruction.strip() if form.mode is Mode.INSTRUCT else "",
-            language=form.language,
-            speed=form.speed,
-            stream=form.stream,
-            long=self._is_long(form),
-        )
-        misfit = checks.transcript_notice(transcript, clip.report.speech_seconds)
-        notices = clip.report.changes + ((misfit,) if misfit is not None else ())
-        stretch = self._queue.stretch.value or 1.0
-        expected = stretch * speech_seconds(request.text, form.speed)
-        recorder = Recorder(self.outputs, request.id)
-        return Job(request, form.client, expected, notices, stretch=stretch, recorder=recorder)
 
     def _ended(self, job: Job) -> None:
         beside = sum(other.started is not None for other in self._queue.running)
@@ -336,13 +300,6 @@ class SynthesisService:
     def _engines_changed(self) -> None:
         self._drive.engines_changed()
         self.life_cycle.watch()
-
-    def _is_long(self, form: TakeForm) -> bool:
-        return len(form.text.strip()) > self.settings.max_chars
-
-
-def _new_id() -> str:
-    return f"{datetime.now().astimezone():%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
 @contextlib.asynccontextmanager

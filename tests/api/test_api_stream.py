@@ -40,9 +40,9 @@ def named(events, kind):
 async def test_pieces_of_any_size_give_the_same_takes_in_order(stream, monkeypatch):
     forms = []
 
-    async def keep(form):
+    async def keep(form, **more):
         forms.append((form.text, form.seed))
-        return await submit(form)
+        return await submit(form, **more)
 
     async with stream() as (site, connect):
         submit = site.service.submit
@@ -203,3 +203,23 @@ async def test_a_long_wait_is_told_from_time_to_time(stream, monkeypatch, releas
         for wire in (first, second):
             sound, _ = await wire.until("done")
             assert sound
+
+
+async def test_a_text_under_way_is_finished_while_the_service_drains_and_no_other_begun(stream, release):
+    async with stream() as (site, connect):
+        wire, late = await connect(), await connect()
+        wire.say("start", voice="en")
+        wire.say("text", text=HELD + "And then one more sentence, which is another part. ")
+        await wire.until("segment")
+        draining = asyncio.create_task(site.service.drain(30))
+        await until(lambda: site.service.draining)
+        late.say("start", voice="en")
+        late.say("text", text="A sentence that comes too late. ")
+        late.say("end")
+        assert await late.refused() == ("service_stopping", 1013)
+        wire.say("text", text="And a last one, that was not even written. ")
+        wire.say("end")
+        release.touch()
+        _, events = await wire.until("done")
+        assert events[-1]["segments"] >= 2
+        assert await draining

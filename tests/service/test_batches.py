@@ -37,14 +37,14 @@ async def begin(service, *texts, owner=OWNER, voice="en", **changes):
 
 def watch(service):
     """Every request that the engine is given from now on."""
-    asked, submit = [], service._make_job
+    asked, make = [], service.intake.job
 
-    def note(form, clip):
-        job = submit(form, clip)
+    def note(*given):
+        job = make(*given)
         asked.append(job.request)
         return job
 
-    service._make_job = note
+    service.intake.job = note
     return asked
 
 
