@@ -6,18 +6,16 @@ Blocking. Records are written beside and renamed.
 from __future__ import annotations
 
 import os
-import re
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from cosyui.service import folders
 from cosyui.service.batch_record import ID_PATTERN, Batch, Order, Progress
 from cosyui.speech.sound.audio_out import HEADER_BYTES
 
 BATCHES = "batches"
 """The folder, below the outputs."""
 ORDER, PROGRESS, ARCHIVE = "order.json", "progress.json", "batch.zip"
-NEW, GONE = ".new-", ".gone-"
 LARGEST_RECORD = 64 << 20
 
 
@@ -42,44 +40,17 @@ class BatchFiles:
 
         Raises OSError when the folder is there and cannot be read.
         """
-        batches: list[Batch] = []
-        damaged: dict[str, str] = {}
-        if not self.root.exists():
-            return batches, damaged
-        for folder in sorted(self.root.iterdir()):
-            if folder.name.startswith((NEW, GONE)):
-                shutil.rmtree(folder, ignore_errors=True)
-            elif re.fullmatch(ID_PATTERN, folder.name):
-                try:
-                    batches.append(self._read(folder))
-                except (OSError, ValueError) as error:
-                    damaged[folder.name] = (getattr(error, "strerror", None) or str(error)).partition("\n")[0]
+        batches, damaged = folders.read_all(self.root, ID_PATTERN, self._read)
         return sorted(batches, key=lambda batch: (batch.order.created, batch.id)), damaged
 
     def create(self, batch: Batch) -> None:
         """Raises OSError; then nothing is left of it."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = self.root / f"{NEW}{batch.id}"
-        try:
-            new.mkdir(mode=0o700)
-            _write(new / ORDER, batch.order.model_dump_json().encode())
-            _write(new / PROGRESS, batch.progress.model_dump_json().encode())
-            new.rename(self.folder(batch.id))
-        except OSError:
-            shutil.rmtree(new, ignore_errors=True)
-            raise
+        order, progress = batch.order.model_dump_json().encode(), batch.progress.model_dump_json().encode()
+        folders.create(self.root, batch.id, {ORDER: order, PROGRESS: progress})
 
     def save(self, batch_id: str, progress: bytes) -> None:
         """Raises OSError; then what was saved before is there."""
-        path = self.folder(batch_id) / PROGRESS
-        new = path.with_name(f".{PROGRESS}.part")
-        try:
-            _write(new, progress)
-            new.replace(path)
-        except OSError:
-            with suppress(OSError):
-                new.unlink()
-            raise
+        folders.replace_file(self.folder(batch_id) / PROGRESS, progress)
 
     def keep(self, batch_id: str, index: int, take: Path) -> None:
         """A finished take becomes the sound of a line. Raises OSError."""
@@ -87,10 +58,8 @@ class BatchFiles:
 
     def remove(self, batch_id: str) -> None:
         """Raises OSError; what is left of it then, the next start deletes."""
-        gone = self.root / f"{GONE}{batch_id}"
-        with suppress(FileNotFoundError):
-            self.folder(batch_id).rename(gone)
-            shutil.rmtree(gone)
+        folders.put_away(self.root, batch_id)
+        folders.sweep(self.root, batch_id)
 
     def size(self, batch_id: str) -> int:
         """Bytes of its files; of those that cannot be looked at, none."""
@@ -104,8 +73,8 @@ class BatchFiles:
     def _read(self, folder: Path) -> Batch:
         for left in folder.glob(".*.part"):  # a killed server was writing it
             left.unlink()
-        order = Order.model_validate_json(_read(folder / ORDER))
-        progress = Progress.model_validate_json(_read(folder / PROGRESS))
+        order = Order.model_validate_json(folders.read_file(folder / ORDER, LARGEST_RECORD))
+        progress = Progress.model_validate_json(folders.read_file(folder / PROGRESS, LARGEST_RECORD))
         if order.id != folder.name or len(progress.lines) != len(order.lines):
             raise ValueError("the records do not belong together")
         for index, line in enumerate(progress.lines):
@@ -123,18 +92,3 @@ def _samples(path: Path) -> int:
         return (path.stat().st_size - HEADER_BYTES) // 2
     except OSError:
         return -1
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        data = file.read(LARGEST_RECORD + 1)
-    if len(data) > LARGEST_RECORD:
-        raise ValueError(f"{path.name} is too large")
-    return data
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
