@@ -111,7 +111,11 @@ class BatchRoutes:
         self._gate.check_rate(client)
         if self._batches.work(batch) is None:
             self._gate.enter(client)
-            await self._batches.resume(batch)
+            try:
+                await self._batches.resume(batch)
+            except BaseException:
+                self._gate.leave(client)
+                raise
             self._follow(batch, client)
         return JSONResponse(self._view(batch))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,6 +113,6 @@ def _number(name: str, value: Any, *, written: bool) -> float | int:
     except ValueError:
         raise ValueError(f"must be {kind}") from None
     good = isinstance(value, int if name == "seed" else int | float) and not isinstance(value, bool)
-    if not good or not math.isfinite(value):
+    if not good or not abs(value) <= sys.float_info.max:  # neither NaN nor a whole number beyond every float
         raise ValueError(f"must be {kind}")
     return int(value) if name == "seed" else float(value)

@@ -23,6 +23,7 @@ from cosyui.service.batch_record import Batch
 from cosyui.service.batch_work import BatchWork, Room, Submit, not_stored
 from cosyui.service.batch_zip import build
 from cosyui.service.operations import STOP_SECONDS
+from cosyui.service.types import StoppingError
 from cosyui.service.voices import SavedVoices
 from cosyui.settings import Settings
 
@@ -35,7 +36,8 @@ MOST_KEPT, MOST_OF_ONE = 2_000, 100
 class Batches:
     """`start`, use, `close`, on one event loop. A batch is there for its owner alone: see `owner_hash`.
 
-    ``problems`` tells of what `start` could not read; ``room`` wants to be told of every request that has ended.
+    ``problems`` tells of what `start` could not read; ``room`` wants to be told of every request that has ended. While
+    the service is ``draining`` none is begun: `add` and `resume` raise StoppingError.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Batches:
     ) -> None:
         self.room = Room()
         self.problems: tuple[Notice, ...] = ()
+        self.draining = False
         self.files = BatchFiles(outputs / BATCHES)
         self._settings = settings
         self._voices = voices
@@ -97,6 +100,7 @@ class Batches:
         """
         if not self._settings.batch_lines:
             raise RightsError("batches_off", "This server takes no batches: its operator can set COSYUI_BATCH_LINES.")
+        self._check_open()
         if len(self.of(owner)) >= MOST_OF_ONE or len(self._batches) >= MOST_KEPT:
             message = f"{len(self.of(owner))} of your batches are kept, or too many of all. Delete one first."
             raise ConflictError("batches_full", message)
@@ -148,6 +152,7 @@ class Batches:
         async with self._lock(batch):
             if batch.id in self._work or batch.id not in self._batches or not batch.left():
                 return
+            self._check_open()
             progress = batch.progress
             progress.state, progress.code, progress.message = "working", None, None
             for line in progress.lines:
@@ -206,6 +211,10 @@ class Batches:
                 await self.remove(batch)
             except CosyuiError as error:
                 log(logger, logging.WARNING, "batch_not_purged", batch=batch.id, reason=error.message)
+
+    def _check_open(self) -> None:
+        if self.draining:
+            raise StoppingError.make()
 
     def _begin(self, batch: Batch) -> None:
         work = BatchWork(batch, self.files, self._voices, self._submit, self.room, lambda: self._engines.places)

@@ -125,7 +125,8 @@ class SynthesisService:
 
         False if there was nothing.
         """
-        self.draining, busy = True, bool(self._drive.jobs)
+        self.draining = self.batches.draining = True
+        busy = bool(self._drive.jobs)
         log(logger, logging.INFO, "draining", unfinished=len(self._drive.jobs), seconds=seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -52,6 +52,8 @@ class ClipFields:
     def _lay_clip(self, t: gr.I18n, *, examples: bool) -> None:
         with gr.Column(elem_classes="field") as self.clip_field:
             self.clip = clip_input(t("clip"), f"{self._prefix}clip")
+            far = f'<p class="hint">{both("microphone_far")}</p>'
+            gr.HTML(far, elem_classes="microphone-far", js_on_load=None)
             self._report = gr.HTML(self._clip_hint(), elem_id=f"{self._prefix}clip-report", js_on_load=None)
             self._problem("clip")
             with gr.Row(elem_classes="chips", visible=False) as self._long_clip:

@@ -7,6 +7,7 @@
   var locale = chinese ? (traditional ? "zh-TW" : "zh-CN") : "en";
   Object.defineProperty(navigator, "language", { configurable: true, get: function () { return locale; } });
   document.documentElement.lang = locale;
+  document.documentElement.classList.toggle("insecure", !window.isSecureContext); // no microphone here
 
   var url = new URL(location.href);
   var theme = localStorage.getItem("cosyui_theme");

@@ -160,6 +160,20 @@ async def test_stop_resume_and_limits(api, release):
         assert (limited.status_code, limited.json()["error"]["code"]) == (429, "rate_limit_exceeded")
 
 
+async def test_none_is_begun_while_the_service_drains_and_none_counts_as_unfinished(api):
+    async with api() as site:
+        batch = await start(site, lines=[{"text": "[fake:fail] One."}], voice="en")
+        assert (await finished(site, batch))["counts"]["failed"] == 1
+        await until(lambda: site.idle)
+        await site.service.drain(0)
+        for address, body in (("batches", LINES), (f"batches/{batch['id']}/resume", None)):
+            answer = await site.http.post(address, json=body)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "service_stopping")
+            assert int(answer.headers["retry-after"]) > 0
+        assert site.idle
+        assert [one["id"] for one in (await site.http.get("batches")).json()["data"]] == [batch["id"]]
+
+
 async def test_methods_and_document(api):
     async with api() as site:
         for address, allowed in [

@@ -20,6 +20,7 @@ FLAGS = [
     "--disable-sync",
     "--use-fake-ui-for-media-stream",
     "--use-fake-device-for-media-stream",
+    "--host-resolver-rules=MAP 192.0.2.1 127.0.0.1",
 ]
 
 

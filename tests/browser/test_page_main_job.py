@@ -158,6 +158,12 @@ def test_recording_by_microphone_becomes_the_clip(page):
     assert re.search(r"\d\.\d s", measured.inner_text())
 
 
+def test_without_https_the_page_of_another_machine_says_why_there_is_no_microphone(open_page, app):
+    note = ".microphone-far"
+    expect(open_page().locator(note).first).to_be_hidden()
+    expect(open_page(app.url.replace("127.0.0.1", "192.0.2.1")).locator(note).first).to_be_visible()
+
+
 def test_seed_is_shown_kept_and_repeats_the_take(page):
     good_clip(page)
     write_text(page, TEXT)

@@ -47,6 +47,8 @@ def test_each_figure_of_the_board_is_told():
 def test_files_read_and_settings_exist():
     compose = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
     assert set(compose["services"]) == {"cosyui", "prometheus", "grafana"}
+    for one in compose["services"].values():  # logs are kept in bounds
+        assert {"max-size", "max-file"} <= set(one["logging"]["options"])
     for path in (FOLDER / "prometheus.yml", *FOLDER.glob("grafana/*.yml")):
         assert yaml.safe_load(path.read_text("utf-8"))
     text = "".join(path.read_text("utf-8") for path in FOLDER.rglob("*") if path.is_file())

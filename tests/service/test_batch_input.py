@@ -86,6 +86,11 @@ BAD = [
         [(1, INVALID), (2, INVALID), (3, INVALID), (4, MALFORMED)],
     ),
     ("jsonl", b'{"text": "a", "name": "' + b"x" * 81 + b'"}', [(1, INVALID)]),
+    (
+        "jsonl",
+        b'{"text": "a", "seed": 1' + b"0" * 400 + b'}\n{"text": "a", "speed": -1' + b"0" * 400 + b"}\n",
+        [(1, INVALID), (2, INVALID)],
+    ),
     ("jsonl", b"[" * 100_000, [(1, MALFORMED)]),
     ("txt", b"Ann: a\nb\0\n", [(2, INVALID)]),
     ("txt", b"Ann: a\n\xff\n", [(2, "batch_encoding")]),

@@ -28,6 +28,7 @@ PAGE = _LABELS | {
     "mode_instruct_hint": "Keeps the voice and follows a direction: a dialect, a feeling, a pace.",
     "clip": "Voice clip",
     "clip_hint": "{min:g} to {max:g} seconds of one person speaking, no music. 5 to 13 seconds work best.",
+    "microphone_far": "Browsers record on pages at https:// or http://localhost only; uploads work here, too.",
     "clip_examples": "No clip at hand?",
     "clip_example_en": "English example",
     "clip_example_zh": "Chinese example",

@@ -28,6 +28,7 @@ PAGE = _LABELS | {
     "mode_instruct_hint": "保留音色，并按你的要求来说：方言、情绪、快慢。",
     "clip": "声音样本",
     "clip_hint": "{min:g} 到 {max:g} 秒，一个人说话，不要有音乐；5 到 13 秒效果最好。",
+    "microphone_far": "浏览器只允许 https:// 或 http://localhost 的页面使用麦克风；在这里仍可上传录音文件。",
     "clip_examples": "手边没有录音？",
     "clip_example_en": "英文示例",
     "clip_example_zh": "中文示例",
