@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ from cosyui.ui.listening import Live, LiveTakes
 FIELDS = ("text", "voice", "clip", "transcript", "instruction", "speed", "seed")
 """Fields that have a place for their problem; any other problem is shown in the status line."""
 
+ONE_PRESS = 0.5
+"""Seconds between two presses that were meant as one."""
 MOST_SHOWN = 300
 """Pages whose take is kept from the purge, as long as they are open."""
 
@@ -39,6 +42,10 @@ class View:
 
 class _Take:
     """What Stop needs to know: the ticket, once there is one, and that it was asked for before."""
+
+    def __init__(self, form: TakeForm) -> None:
+        self.form = form
+        self.began = time.monotonic()
 
     ticket: Ticket | None = None
     stop_asked = False
@@ -98,11 +105,14 @@ class Takes:
         """Run a take; the last view is idle. Closing this iterator cancels the take.
 
         It is in the history of its ``owner``, if there is one. ``voice``: the saved one that the clip is of.
-        ``listen``: its page hears it while it is made.
+        ``listen``: its page hears it while it is made. A second press of the button at once is none: it has no views.
         """
+        before = self._by_session.get(session)
+        if before is not None and before.form == form and time.monotonic() - before.began < ONE_PRESS:
+            return
         await self.stop(session)
         self.live.forget(session)
-        take = self._by_session[session] = _Take()
+        take = self._by_session[session] = _Take(form)
         live: Live | None = None
         try:
             yield View("busy", render.status("checking", words("checking"), share=-1))

@@ -11,11 +11,14 @@ from driving import (
     EN_TRANSCRIPT,
     TAKE_MS,
     choose_mode,
+    counts,
     fetch_take,
     figure,
     generate,
     good_clip,
     number,
+    open_ops,
+    ops_row,
     problem,
     upload,
     wait_status,
@@ -175,6 +178,20 @@ def test_seed_is_shown_kept_and_repeats_the_take(page):
     generate(page)
     page.locator(f"[data-take]:not([data-take='{first}'])").wait_for()
     assert figure(page, "seed") == seed
+
+
+def test_two_presses_at_once_are_one_take(page):
+    open_ops(page)
+    before = counts(page)
+    page.get_by_role("tab").first.click()
+    good_clip(page)
+    write_text(page, "[fake:seconds=1][fake:slow=0.2] A sentence to speak.")
+    page.locator("#generate").dblclick()
+    wait_status(page, "done")
+    open_ops(page)
+    expect(ops_row(page, "engine", "Takes: done / failed / stopped / refused")).to_contain_text(
+        re.compile(rf"^{before['done'] + 1} / {before['failed']} / {before['stopped']} / {before['refused']}$")
+    )
 
 
 def test_dice_rolls_a_seed_that_the_take_uses(page):

@@ -117,6 +117,10 @@ def test_files_are_served_from_the_output_folder_only(app):
     inside = app.outputs / "probe.wav"
     inside.write_bytes(b"RIFF")
     assert get(f"{app.url}/gradio_api/file={inside}") == (200, b"RIFF")
+    record = app.outputs / "batches" / "probe" / "order.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    assert get(f"{app.url}/gradio_api/file={record}")[0] == 403
     for outside in ("/etc/passwd", ROOT / "app.py", ROOT / "cosyui/settings.py", f"{app.outputs}/../probe"):
         assert get(f"{app.url}/gradio_api/file={outside}")[0] in (403, 404)
 
