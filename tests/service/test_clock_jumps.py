@@ -34,7 +34,7 @@ def jump(monkeypatch):
         monkeypatch.setitem(made.__init__.__kwdefaults__, "wall", wall)
     monkeypatch.setattr(schedule.Schedule.__init__, "__defaults__", (time.monotonic, wall))
     monkeypatch.setattr(sightings.Sightings.__init__, "__defaults__", (sightings.steady_clock, wall))
-    for module in ("cosyui.service.outputs", "cosyui.service.service", "apscheduler.schedulers.base"):
+    for module in ("cosyui.service.outputs", "cosyui.service.intake", "apscheduler.schedulers.base"):
         monkeypatch.setattr(f"{module}.datetime", Jumping)
     monkeypatch.setattr(purge, "SETTLE_SECONDS", 0.0)
     return lambda seconds: off.__setitem__(0, seconds)
