@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvicorn
 from fastapi import FastAPI
@@ -49,6 +49,17 @@ Wait = Callable[[], Coroutine[Any, Any, None]]
 GRACE_SECONDS = 2
 """How long what was made last may be fetched when the server goes down, and then how long open connections may finish:
 a page keeps one all the time."""
+
+
+class Site(NamedTuple):
+    """The application, whose lifespan starts and stops its service. ``drain`` waits until what was asked for is
+
+    answered, as long as the settings allow; ``farewell`` ends what the page keeps open.
+    """
+
+    app: FastAPI
+    drain: Wait
+    farewell: Wait
 
 
 class Server(uvicorn.Server):
@@ -134,9 +145,7 @@ def listen(settings: Settings) -> socket.socket:
         raise SetupError("setting_invalid", f"Cannot listen on {where}: {error.strerror}.") from None
 
 
-def build(
-    settings: Settings, outputs: OutputStore, devices: Sequence[str] = (), scratch: Path | None = None
-) -> tuple[FastAPI, Wait]:
+def build(settings: Settings, outputs: OutputStore, devices: Sequence[str] = (), scratch: Path | None = None) -> Site:
     """The whole application with engines on this machine: see `assemble`.
 
     ``scratch`` is a folder for temporary files, ours alone.
@@ -158,11 +167,8 @@ def make_service(
     )
 
 
-def assemble(service: SynthesisService) -> tuple[FastAPI, Wait]:
-    """The application, whose lifespan starts and stops the service, and the farewell of its page.
-
-    ``app.state.drain`` waits until what was asked for is answered, so long as the settings allow.
-    """
+def assemble(service: SynthesisService) -> Site:
+    """Page and API of a service."""
     settings = service.settings
 
     @contextlib.asynccontextmanager
@@ -176,11 +182,10 @@ def assemble(service: SynthesisService) -> tuple[FastAPI, Wait]:
     app.include_router(health_router(service))
     v1 = V1(service, service.voices)
     app.include_router(metrics_router(service, v1.gate))
-    app.state.drain = partial(_drain, service, v1.gate)
     app.mount("/v1", v1.app())
     farewell = _add_page(app, service) if settings.page else _nobody_to_tell
     app.add_middleware(SameOrigin, settings=settings)
-    return app, farewell
+    return Site(app, partial(_drain, service, v1.gate), farewell)
 
 
 def _add_page(app: FastAPI, service: SynthesisService) -> Wait:
@@ -231,9 +236,9 @@ def serve(settings: Settings, only_check: bool) -> int:
             return 0
         # Gradio's own folder for uploads would be one for all users of the machine.
         os.environ["GRADIO_TEMP_DIR"] = str(scratch / UPLOADS)
-        app, farewell = build(settings, outputs, devices, scratch)
+        site = build(settings, outputs, devices, scratch)
         config = uvicorn.Config(
-            app,
+            site.app,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -241,7 +246,7 @@ def serve(settings: Settings, only_check: bool) -> int:
             ws_max_size=2 * settings.body_max_bytes,  # what is a little too large still gets an answer
             ws_per_message_deflate=False,  # sound does not get smaller by it
         )
-        server = Server(config, app.state.drain, farewell)
+        server = Server(config, site.drain, site.farewell)
         asyncio.run(server.serve(sockets=[listener]))
         log(logger, logging.INFO, "server_stopped")
         return 0 if server.started else 1

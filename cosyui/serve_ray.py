@@ -184,7 +184,7 @@ def front_app(settings: Settings) -> Any:
     os.environ["GRADIO_TEMP_DIR"] = str(scratch / app.UPLOADS)
     service = app.make_service(settings, engines, OutputStore(settings.outputs_dir), scratch)
     engines.waiting_seconds = lambda: sum(entry.expected_seconds for entry in service.overview().waiting)
-    made = app.assemble(service)[0]
+    made = app.assemble(service).app
     made.state.scratch = kept  # lives as long as the application
     return made
 

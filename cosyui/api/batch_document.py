@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from cosyui.api.batches import FORM_FIELDS, LONGEST_PAUSE
-from cosyui.api.openapi import _ERROR, _SECONDS, _TEXT, NO_NUL, Schema, _json, _ref, _route
+from cosyui.api.openapi import ERROR, NO_NUL, SECONDS, TEXT, Schema, as_json, extended, listed, ref, route
 from cosyui.service.batch_input import KINDS
 from cosyui.service.batch_lines import LONGEST_NAME
 
 _WORDS: Schema = {"type": "string", "pattern": NO_NUL}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
 _PAUSE: Schema = {"type": "number", "minimum": 0, "maximum": LONGEST_PAUSE}
-_ID: Schema = {"name": "batch_id", "in": "path", "required": True, "schema": _TEXT}
+_ID: Schema = {"name": "batch_id", "in": "path", "required": True, "schema": TEXT}
 _LINE: Schema = {
     "type": "object",
     "additionalProperties": False,
@@ -53,14 +53,14 @@ _FORM: Schema = {
     },
 }
 assert set(_FORM["properties"]) == {"file", *FORM_FIELDS}
-_SHORT_ERROR: Schema = {"type": "object", "properties": {"code": _TEXT, "message": _TEXT}}
+_SHORT_ERROR: Schema = {"type": "object", "properties": {"code": TEXT, "message": TEXT}}
 _MADE: Schema = {
     "type": "object",
     "required": ["line", "name", "voice", "status", "seed", "seconds"],
     "properties": {
         "line": {"type": "integer"},
-        "name": _TEXT,
-        "voice": _TEXT,
+        "name": TEXT,
+        "voice": TEXT,
         "status": {"enum": ["waiting", "working", "done", "failed"]},
         "seed": {"type": "integer"},
         "seconds": {"type": "number"},
@@ -71,68 +71,63 @@ _BATCH: Schema = {
     "type": "object",
     "required": ["id", "object", "created", "status", "counts", "seconds", "pause"],
     "properties": {
-        "id": _TEXT,
+        "id": TEXT,
         "object": {"const": "batch"},
         "created": {"type": "integer"},
         "status": {"enum": ["working", "stopped", "paused", "done"]},
         "counts": {"type": "object", "properties": dict.fromkeys(("done", "failed", "waiting", "total"), _COUNT)},
         "seconds": {"type": "number"},
         "pause": {"type": "number"},
-        "estimated_time_left": _SECONDS,
-        "url": _TEXT,
+        "estimated_time_left": SECONDS,
+        "url": TEXT,
         "error": _SHORT_ERROR,
         "lines": {"type": "array", "items": _MADE},
     },
 }
 _PROBLEM: Schema = {
     "type": "object",
-    "properties": {"line": {"type": "integer"}, "code": _TEXT, "param": {"type": ["string", "null"]}, "message": _TEXT},
+    "properties": {"line": {"type": "integer"}, "code": TEXT, "param": {"type": ["string", "null"]}, "message": TEXT},
 }
 
 
 def with_batches(document: Schema) -> Schema:
     """The document, with the routes of batches."""
-    inner = _ERROR["properties"]["error"]
+    inner = ERROR["properties"]["error"]
     inner = inner | {
         "properties": inner["properties"] | {"problems": {"type": "array", "items": _PROBLEM}, "count": _COUNT}
     }
-    refusal = _ERROR | {"properties": {"error": inner}}
+    refusal = ERROR | {"properties": {"error": inner}}
     own = {"Batch": _BATCH, "BatchBody": _BODY, "BatchForm": _FORM, "BatchError": refusal}
-    components = document["components"] | {"schemas": document["components"]["schemas"] | own}
-    return document | {"components": components, "paths": document["paths"] | _paths()}
+    return extended(document, own, _paths())
 
 
 def _paths() -> Schema:
-    batch = _json(_ref("Batch"))
-    listed = {
-        "type": "object",
-        "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _ref("Batch")}},
-    }
-    content = _json(_ref("BatchBody")) | {"multipart/form-data": {"schema": _ref("BatchForm")}}
-    start = _route("Start a batch", batch, 403, 409, 413, 429, 500, status=202)
-    start["responses"]["400"] = {"description": "Problems, by lines", "content": _json(_ref("BatchError"))}
+    batch = as_json(ref("Batch"))
+    content = as_json(ref("BatchBody")) | {"multipart/form-data": {"schema": ref("BatchForm")}}
+    start = route("Start a batch", batch, 403, 409, 413, 429, 500, status=202)
+    start["responses"]["400"] = {"description": "Problems, by lines", "content": as_json(ref("BatchError"))}
     archive = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
-    remove = _route("Stop and delete a batch", {}, 404, 500, status=204)
+    remove = route("Stop and delete a batch", {}, 404, 500, status=204)
     return {
         "/batches": {
-            "get": _route("Your batches", _json(listed), 500),
+            "get": route("Your batches", as_json(listed("Batch")), 500),
             "post": start | {"requestBody": {"required": True, "content": content}},
         },
         "/batches/{batch_id}": {
-            "get": _route("How a batch is, with its lines", batch, 404, 500),
+            "get": route("How a batch is, with its lines", batch, 404, 500),
             "delete": remove,
             "parameters": [_ID],
         },
         "/batches/{batch_id}/result": {
-            "get": _route("Sound and subtitles of what is made", archive, 404, 409, 500),
+            "get": route("Sound and subtitles of what is made", archive, 404, 409, 500),
             "parameters": [_ID],
         },
         "/batches/{batch_id}/stop": {
-            "post": _route("Stop a batch; what is made stays", batch, 404, 500),
+            "post": route("Stop a batch; what is made stays", batch, 404, 500),
             "parameters": [_ID],
         },
         "/batches/{batch_id}/resume": {
-            "post": _route("Make what is missing or has failed", batch, 404, 429, 500),
+            "post": route("Make what is missing or has failed", batch, 404, 429, 500),
             "parameters": [_ID],
         },
     }

@@ -10,13 +10,14 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from cosyui.api.bodies import Text, _bounded, checked, json_of
+from cosyui.api.bodies import Text, bounded, checked, json_of
 from cosyui.api.forms import read_upload
 from cosyui.api.gate import Gate
 from cosyui.api.problems import ApiError, error_object
 from cosyui.service.batch_input import KINDS, Kind, kind_of, parse, parse_objects
 from cosyui.service.batch_lines import BatchError, Parsed
-from cosyui.service.batch_record import Batch, owner_hash
+from cosyui.service.batch_record import Batch
+from cosyui.service.owners import owner_hash
 from cosyui.service.rights import UNPROVEN
 from cosyui.service.service import SynthesisService
 
@@ -149,7 +150,7 @@ class BatchRoutes:
         if kind != "application/json":
             message = "Send the body as application/json, or as multipart/form-data with a file of lines."
             raise ApiError("body_invalid", message)
-        fields = json_of(await _bounded(request, self._settings.body_max_bytes).body())
+        fields = json_of(await bounded(request, self._settings.body_max_bytes).body())
         if not isinstance(fields, dict):
             raise ApiError("body_invalid", "The body must be a JSON object.")
         body = checked(BatchBody, fields, strict=True)

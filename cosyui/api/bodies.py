@@ -110,11 +110,11 @@ async def read_wish(request: Request, settings: Settings) -> Wish:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return await _read_form(_bounded(request, settings.body_max_bytes + settings.clip_max_bytes), settings)
+        return await _read_form(bounded(request, settings.body_max_bytes + settings.clip_max_bytes), settings)
     if kind != "application/json":
         message = "Send the body as application/json, or as multipart/form-data if it has a clip."
         raise ApiError("body_invalid", message)
-    fields = json_of(await _bounded(request, settings.body_max_bytes).body())
+    fields = json_of(await bounded(request, settings.body_max_bytes).body())
     if not isinstance(fields, dict):
         raise ApiError("body_invalid", "The body must be a JSON object.")
     return Wish(body=checked(SpeechBody, fields, strict=True))
@@ -142,7 +142,7 @@ async def _read_form(request: Request, settings: Settings) -> Wish:
         clip = None
         if upload is not None:
             if (upload.size or 0) > settings.clip_max_bytes:
-                raise _too_large(settings.clip_max_bytes)
+                raise too_large(settings.clip_max_bytes)
             clip = await upload.read()
     finally:
         await form.close()
@@ -179,11 +179,11 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _bounded(request: Request, limit: int) -> Request:
+def bounded(request: Request, limit: int) -> Request:
     """The same request; reading more than ``limit`` bytes of it raises ApiError ``body_too_large``."""
     told = request.headers.get("content-length", "")
     if told.isdecimal() and int(told) > limit and (int(told) > DRAINED or "expect" in request.headers):
-        raise _too_large(limit)
+        raise too_large(limit)
     return Request(request.scope, _counted(request.receive, limit))
 
 
@@ -201,11 +201,11 @@ def _counted(receive: Receive, limit: int) -> Receive:
             read += len(message.get("body", b""))
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        raise _too_large(limit)
+        raise too_large(limit)
 
     return bounded
 
 
-def _too_large(limit: int) -> ApiError:
+def too_large(limit: int) -> ApiError:
     message = f"The body is too large; {limit / 2**20:.1f} MB are allowed."
     return ApiError("body_too_large", message, status=413)

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from cosyui.api.bodies import MOST_FIELDS, _bounded, _too_large
+from cosyui.api.bodies import MOST_FIELDS, bounded, too_large
 from cosyui.api.problems import ApiError
 from cosyui.settings import Settings
 
@@ -44,7 +44,7 @@ async def read_upload(
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         raise ApiError("body_invalid", f"Send the body as multipart/form-data, with a file that is called {file}.")
-    request = _bounded(request, settings.body_max_bytes + most)
+    request = bounded(request, settings.body_max_bytes + most)
     try:
         form = await request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=settings.body_max_bytes)
     except (HTTPException, MultiPartException, FormParserError):
@@ -56,7 +56,7 @@ async def read_upload(
         if isinstance(upload, str) or any(isinstance(value, UploadFile) for value in given.values()):
             raise ApiError("parameter_invalid", f"The form's file, and nothing else, is called {file}.", file)
         if upload is not None and (upload.size or 0) > most:
-            raise _too_large(most)
+            raise too_large(most)
         texts = _texts(given, fields)
         return texts, Upload(upload.filename or "", await upload.read()) if upload is not None else None
     finally:
@@ -70,7 +70,7 @@ async def read_texts(request: Request, settings: Settings, fields: Collection[st
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise ApiError("body_invalid", "Send the body as application/json.")
-    data = await _bounded(request, settings.body_max_bytes).body()
+    data = await bounded(request, settings.body_max_bytes).body()
     try:
         given = json.loads(data)
     except (ValueError, RecursionError):

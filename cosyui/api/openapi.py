@@ -12,16 +12,16 @@ from cosyui.speech.sound.encode import MEDIA_TYPES
 Schema = dict[str, Any]
 NO_NUL = "^[^\\u0000]*$"
 
-_TEXT: Schema = {"type": "string"}
-_SECONDS: Schema = {"type": ["number", "null"]}
-_ERROR: Schema = {
+TEXT: Schema = {"type": "string"}
+SECONDS: Schema = {"type": ["number", "null"]}
+ERROR: Schema = {
     "type": "object",
     "required": ["error"],
     "properties": {
         "error": {
             "type": "object",
             "required": ["message", "type", "param", "code"],
-            "properties": {"message": _TEXT, "type": _TEXT, "param": {"type": ["string", "null"]}, "code": _TEXT},
+            "properties": {"message": TEXT, "type": TEXT, "param": {"type": ["string", "null"]}, "code": TEXT},
         }
     },
 }
@@ -29,29 +29,29 @@ _MODEL: Schema = {
     "type": "object",
     "required": ["id", "object", "created", "owned_by"],
     "properties": {
-        "id": _TEXT,
+        "id": TEXT,
         "object": {"const": "model"},
         "created": {"type": "integer"},
-        "owned_by": _TEXT,
+        "owned_by": TEXT,
     },
 }
 _JOB: Schema = {
     "type": "object",
     "required": ["id", "object", "created", "seed", "response_format", "status"],
     "properties": {
-        "id": _TEXT,
+        "id": TEXT,
         "object": {"const": "speech.job"},
         "created": {"type": "integer"},
         "seed": {"type": "integer"},
         "response_format": {"enum": list(MEDIA_TYPES)},
         "status": {"enum": ["queued", "running", "done", "failed", "stopped"]},
         "position": {"type": "integer"},
-        "estimated_wait_time": _SECONDS,
-        "progress": {"type": "object", "properties": {"done": _SECONDS, "expected": _SECONDS, "left": _SECONDS}},
-        "url": _TEXT,
-        "seconds": _SECONDS,
-        "notices": {"type": "array", "items": {"type": "object", "properties": {"code": _TEXT, "message": _TEXT}}},
-        "error": _ERROR["properties"]["error"],
+        "estimated_wait_time": SECONDS,
+        "progress": {"type": "object", "properties": {"done": SECONDS, "expected": SECONDS, "left": SECONDS}},
+        "url": TEXT,
+        "seconds": SECONDS,
+        "notices": {"type": "array", "items": {"type": "object", "properties": {"code": TEXT, "message": TEXT}}},
+        "error": ERROR["properties"]["error"],
     },
 }
 _JOB_ID: Schema = {
@@ -67,7 +67,7 @@ _KEY: Schema = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "s
 def document() -> Schema:
     """Of all routes, with the schemas of bodies, answers and errors."""
     audio: Schema = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in MEDIA_TYPES.values()}
-    spoken = audio | {"text/event-stream": {"schema": _TEXT}}
+    spoken = audio | {"text/event-stream": {"schema": TEXT}}
     clone = _of_a_form(_schema_of(CloneBody))
     clone["properties"]["clip"] = {"type": "string", "format": "binary", "description": "a recording of the voice"}
     models = {"type": "object", "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _MODEL}}}
@@ -78,28 +78,28 @@ def document() -> Schema:
         "security": [{}, {"key": []}],
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": {"SpeechBody": _schema_of(SpeechBody), "CloneBody": clone, "Job": _JOB, "Error": _ERROR},
+            "schemas": {"SpeechBody": _schema_of(SpeechBody), "CloneBody": clone, "Job": _JOB, "Error": ERROR},
         },
         "paths": {
             "/audio/speech": {
-                "post": _route("Speak a text", spoken, 400, 404, 413, 429, 500, 503, 504) | {"requestBody": _body()}
+                "post": route("Speak a text", spoken, 400, 404, 413, 429, 500, 503, 504) | {"requestBody": _body()}
             },
-            "/models": {"get": _route("Names of the model", _json(models))},
+            "/models": {"get": route("Names of the model", as_json(models))},
             "/models/{model}": {
-                "get": _route("One of them", _json(_MODEL), 404),
-                "parameters": [{"name": "model", "in": "path", "required": True, "schema": _TEXT}],
+                "get": route("One of them", as_json(_MODEL), 404),
+                "parameters": [{"name": "model", "in": "path", "required": True, "schema": TEXT}],
             },
             "/jobs": {
-                "post": _route("Start a job", _json(_ref("Job")), 400, 404, 409, 413, 429, 500, 503, status=202)
+                "post": route("Start a job", as_json(ref("Job")), 400, 404, 409, 413, 429, 500, 503, status=202)
                 | {"requestBody": _body(), "parameters": [_KEY]}
             },
             "/jobs/{job_id}": {
-                "get": _route("How a job is", _json(_ref("Job")), 404),
-                "delete": _route("Stop a job", _json(_ref("Job")), 404),
+                "get": route("How a job is", as_json(ref("Job")), 404),
+                "delete": route("Stop a job", as_json(ref("Job")), 404),
                 "parameters": [_JOB_ID],
             },
             "/jobs/{job_id}/result": {
-                "get": _route("The file of a job", audio, 404, 409, 410),
+                "get": route("The file of a job", audio, 404, 409, 410),
                 "parameters": [_JOB_ID],
             },
         },
@@ -126,22 +126,35 @@ def _of_a_form(schema: Schema) -> Schema:
     return schema
 
 
-def _ref(name: str) -> Schema:
+def extended(document: Schema, schemas: Schema, paths: Schema) -> Schema:
+    """The document with more of both."""
+    known = document["components"]
+    components = known | {"schemas": known["schemas"] | schemas}
+    return document | {"components": components, "paths": document["paths"] | paths}
+
+
+def listed(name: str) -> Schema:
+    """A list of what this schema is of."""
+    data = {"type": "array", "items": ref(name)}
+    return {"type": "object", "properties": {"object": {"const": "list"}, "data": data}}
+
+
+def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _json(schema: Schema) -> Schema:
+def as_json(schema: Schema) -> Schema:
     return {"application/json": {"schema": schema}}
 
 
 def _body() -> Schema:
-    content = _json(_ref("SpeechBody")) | {"multipart/form-data": {"schema": _ref("CloneBody")}}
+    content = as_json(ref("SpeechBody")) | {"multipart/form-data": {"schema": ref("CloneBody")}}
     return {"required": True, "content": content}
 
 
-def _route(summary: str, content: Schema, *errors: int, status: int = 200) -> Schema:
+def route(summary: str, content: Schema, *errors: int, status: int = 200) -> Schema:
     """Any route may answer 401, too."""
     answers: Schema = {str(status): {"description": summary, "content": content}}
     for code in sorted({401, *errors}):
-        answers[str(code)] = {"description": "An error", "content": _json(_ref("Error"))}
+        answers[str(code)] = {"description": "An error", "content": as_json(ref("Error"))}
     return {"summary": summary, "responses": answers}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cosyui.api.openapi import _TEXT, Schema, _json, _ref, _route
+from cosyui.api.openapi import TEXT, Schema, as_json, extended, listed, ref, route
 from cosyui.service.voice_names import BuiltInVoices
 from cosyui.service.voice_record import ID_PATTERN, LONGEST_CONSENT, LONGEST_NAME
 from cosyui.speech.text.language import KNOWN_LANGUAGES
@@ -53,15 +53,15 @@ _VOICE: Schema = {
     "type": "object",
     "required": ["id", "object", "name", "language", "has_transcript", "built_in", "created"],
     "properties": {
-        "id": _TEXT,
+        "id": TEXT,
         "object": {"const": "voice"},
-        "name": _TEXT,
+        "name": TEXT,
         "language": _OPTIONAL,
         "has_transcript": {"type": "boolean"},
         "built_in": {"type": "boolean"},
         "created": {"type": ["integer", "null"]},
-        "transcript": _TEXT,
-        "consent": _TEXT,
+        "transcript": TEXT,
+        "consent": TEXT,
         "seconds": {"type": "number"},
     },
 }
@@ -69,46 +69,40 @@ _VOICE: Schema = {
 
 def with_voices(document: Schema) -> Schema:
     """The document, with the routes of voices."""
-    schemas = document["components"]["schemas"] | {"Voice": _VOICE}
-    components = document["components"] | {"schemas": schemas}
-    return document | {"components": components, "paths": document["paths"] | _paths()}
+    return extended(document, {"Voice": _VOICE}, _paths())
 
 
 def _paths() -> Schema:
-    voice = _json(_ref("Voice"))
-    listed = {
-        "type": "object",
-        "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _ref("Voice")}},
-    }
+    voice = as_json(ref("Voice"))
     made = (400, 409, 413, 429, 500)
     add = _form({"clip": _FILE, **_WORDS}, ["name", "clip", "consent"], clip="audio/*")
-    change = {"required": True, "content": _json(_object(_CHANGES, []))}
+    change = {"required": True, "content": as_json(_object(_CHANGES, []))}
     take = _form(
         {"file": _FILE, "name": _WORDS["name"] | {"minLength": 0, "pattern": f"^$|{_NAME}"}},
         ["file"],
         file="application/zip",
     )
-    remove = _route("Delete a saved voice", {}, 403, 404, 429, 500, status=204)
+    remove = route("Delete a saved voice", {}, 403, 404, 429, 500, status=204)
     return {
         "/audio/voices": {
-            "get": _route("All voices", _json(listed)),
-            "post": _route("Save a voice", voice, *made, status=201) | {"requestBody": add},
+            "get": route("All voices", as_json(listed("Voice"))),
+            "post": route("Save a voice", voice, *made, status=201) | {"requestBody": add},
         },
         "/audio/voices/import": {
-            "post": _route("Save a voice that was exported", voice, *made, status=201) | {"requestBody": take},
+            "post": route("Save a voice that was exported", voice, *made, status=201) | {"requestBody": take},
         },
         "/audio/voices/{voice_id}": {
-            "get": _route("One voice", voice, 404),
-            "patch": _route("Change the words of a voice", voice, 403, 404, *made) | {"requestBody": change},
+            "get": route("One voice", voice, 404),
+            "patch": route("Change the words of a voice", voice, 403, 404, *made) | {"requestBody": change},
             "delete": remove,
             "parameters": [_ID],
         },
         "/audio/voices/{voice_id}/preview": {
-            "get": _route("Its clip", {"audio/wav": {"schema": _FILE}}, 404),
+            "get": route("Its clip", {"audio/wav": {"schema": _FILE}}, 404),
             "parameters": [_ID],
         },
         "/audio/voices/{voice_id}/export": {
-            "get": _route("A file of it, to be imported", {"application/zip": {"schema": _FILE}}, 403, 404),
+            "get": route("A file of it, to be imported", {"application/zip": {"schema": _FILE}}, 403, 404),
             "parameters": [_ID],
         },
     }

@@ -11,13 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from cosyui.bench.report import percentile
 from cosyui.bench.rig import MIB
-from cosyui.bench.workload import WORDS
+from cosyui.bench.sentences import CLIPS, CLIPS_SAY, percentile, spoken
 from cosyui.errors import CosyuiError
 
 if TYPE_CHECKING:
@@ -25,10 +23,8 @@ if TYPE_CHECKING:
     from cosyui.service.ticket import Ticket
     from cosyui.service.types import TakeForm
 
-CLIPS = Path(__file__).parents[1] / "assets" / "evaluation"
 STREAMED, LONG, LEFT = 0.4, 0.02, 0.05
 """Shares of the takes that are streamed, that are long jobs, and whose listener goes away in the middle."""
-TRANSCRIPT = "This is what somebody says in the clip that comes with it."
 SHORT_WAIT = 0.1
 """Seconds: below them it makes no difference to anybody whether an estimate was right."""
 
@@ -168,10 +164,10 @@ class Crowd:
             count = max(count, 60)  # more characters than a short take may have
         mode = source.choice((Mode.ZERO_SHOT, Mode.CROSS_LINGUAL))
         return TakeForm(
-            " ".join(source.choice(WORDS) for _ in range(count)).capitalize() + ".",
+            spoken(source, count),
             mode,
             self._clip(source.randrange(self.voices)),
-            TRANSCRIPT if mode is Mode.ZERO_SHOT else "",
+            CLIPS_SAY if mode is Mode.ZERO_SHOT else "",
             seed=source.randrange(1 << 30),
             stream=source.random() < STREAMED,
         )

@@ -15,7 +15,8 @@ import torch
 
 from cosyui.bench.report import Report
 from cosyui.bench.rig import MIB, positive
-from cosyui.bench.workload import TRANSCRIPT, WORDS, made_up_clip
+from cosyui.bench.sentences import WORDS
+from cosyui.bench.workload import TRANSCRIPT, made_up_clip
 from cosyui.engine.config import EngineConfig
 from cosyui.engine.request import SAMPLE_RATE, Failed, Finished, Mode, PromptClip, SynthesisRequest
 from cosyui.errors import EngineError

@@ -18,7 +18,7 @@ import torch
 
 from cosyui.bench import reference, rig, roofline
 from cosyui.bench.load import Client, Load, checked
-from cosyui.bench.report import Report, percentile
+from cosyui.bench.report import Report
 from cosyui.bench.rig import (
     MIB,
     Started,
@@ -29,6 +29,7 @@ from cosyui.bench.rig import (
     timed,
     wait_for,
 )
+from cosyui.bench.sentences import percentile
 from cosyui.bench.workload import Workload
 from cosyui.engine.decode import LengthRule
 from cosyui.engine.engine import Engine

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cosyui.bench.report import Report, percentile
+from cosyui.bench.report import Report
 from cosyui.bench.rig import positive
-from cosyui.bench.workload import WORDS
+from cosyui.bench.sentences import percentile, sentence
 from cosyui.engine.request import SAMPLE_RATE
 from cosyui.errors import CosyuiError
 
@@ -173,11 +173,10 @@ async def _ask(http: httpx.AsyncClient, body: dict[str, Any], answer: Answer | N
 def _bodies(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     source = random.Random(args.seed)
     while True:
-        count = max(1, round(args.words * source.uniform(0.5, 1.5)))
         yield {
             "model": "cosyui",
             "voice": args.voice,
-            "input": " ".join(source.choice(WORDS) for _ in range(count)).capitalize() + ".",
+            "input": sentence(source, args.words),
             "response_format": args.format,
             "seed": source.randrange(1 << 30),
         }

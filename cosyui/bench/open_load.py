@@ -8,21 +8,19 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cosyui.bench.own_service import own_service
 from cosyui.bench.queueing import Curve, Load, Outlook, computed
+from cosyui.bench.sentences import CLIPS, CLIPS_SAY, percentile, sentence
 from cosyui.bench.simulate import Arrival, Run
 from cosyui.bench.simulate import run as simulate
 
 if TYPE_CHECKING:
     from cosyui.service.service import SynthesisService
     from cosyui.service.types import Result
-
-WORDS = ("river", "morning", "window", "letter", "garden", "silver", "mountain", "simple", "yellow", "kitchen")
-CLIPS = Path(__file__).parents[1] / "assets" / "evaluation"
-TRANSCRIPT = "This is what somebody says in the clip that comes with it."
 
 
 def check(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -45,7 +43,7 @@ async def _check(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]
         firsts: dict[int, float] = {}
         for width in sorted({1, max(1, args.places // 2), args.places}):
             speeds[width], results = await crowd.speed(width, args.count)
-            firsts[width] = _p95([one.first_chunk_seconds - one.waited_seconds for one in results])
+            firsts[width] = percentile(sorted(one.first_chunk_seconds - one.waited_seconds for one in results), 0.95)
         mean = statistics.fmean(one.seconds for one in results)
         coming, came, wall = await crowd.open(args.busy * speeds[args.places] / mean, args.count)
         after, _ = await crowd.speed(args.places, args.count)
@@ -112,11 +110,8 @@ class _Crowd:
     async def _take(self) -> Result:
         from cosyui.service.types import Done, Problem, TakeForm
 
-        source = self._random
-        count = max(1, round(self._words * source.uniform(0.5, 1.5)))
-        text = " ".join(source.choice(WORDS) for _ in range(count)).capitalize() + "."
-        clip = source.choice(self._clips)
-        ticket = await self._service.submit(TakeForm(text, clip=clip, transcript=TRANSCRIPT, stream=True, seed=1))
+        text, clip = sentence(self._random, self._words), self._random.choice(self._clips)
+        ticket = await self._service.submit(TakeForm(text, clip=clip, transcript=CLIPS_SAY, stream=True, seed=1))
         async for update in ticket.updates():
             match update:
                 case Done(result):
@@ -127,31 +122,16 @@ class _Crowd:
 
 
 def _service(args: argparse.Namespace, folder: Path) -> SynthesisService:
-    from cosyui.host.config import HostConfig
-    from cosyui.host.pool import EnginePool
-    from cosyui.service.clips import ClipStore
-    from cosyui.service.outputs import OutputStore
-    from cosyui.service.service import SynthesisService
-    from cosyui.settings import Settings
-
-    fake = args.check == "fake"
-    options = {
-        "engine": "fake" if fake else "real",
-        "model": "embedded" if fake else args.check,
-        "fake_places": args.places,
-        "fake_directives": "[fake:slow=0.02]",
-        "places": args.places,
-        "threads": args.threads,
-        "queue_size": 10_000,
-        "client_queue": 10_000,
-        "outputs_dir": folder / "outputs",
-        "clips_dir": folder / "clips",
-        "journal": folder / "journal.sqlite",
-        "log_level": "error",
-    }
-    settings = Settings.load(options, {})
-    pool = EnginePool([HostConfig.from_settings(settings)])
-    return SynthesisService(settings, pool, OutputStore(settings.outputs_dir), ClipStore.from_settings(settings))
+    return own_service(
+        args.check,
+        folder,
+        fake_places=args.places,
+        fake_directives="[fake:slow=0.02]",
+        places=args.places,
+        threads=args.threads,
+        queue_size=10_000,
+        client_queue=10_000,
+    )
 
 
 def _row(name: str, found: Outlook, speed: float) -> dict[str, Any]:
@@ -167,8 +147,3 @@ def _row(name: str, found: Outlook, speed: float) -> dict[str, Any]:
 
 def _points(points: Mapping[int, float]) -> str:
     return ",".join(f"{count}:{value:.3g}" for count, value in points.items())
-
-
-def _p95(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]

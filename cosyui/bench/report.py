@@ -113,8 +113,3 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(
         "  " + "  ".join(cell.rjust(size) for cell, size in zip(line, widths, strict=True)) for line in lines
     )
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value that ``share`` of them do not exceed."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

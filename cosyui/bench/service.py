@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from cosyui.bench.crowd import Crowd, Tally
+from cosyui.bench.own_service import own_service
 from cosyui.bench.report import Report
 from cosyui.bench.rig import MIB, positive
 from cosyui.engine.precision import choose_device
@@ -85,32 +86,17 @@ async def measure(args: argparse.Namespace, report: Report, folder: Path) -> int
 
 
 def _service(args: argparse.Namespace, folder: Path) -> SynthesisService:
-    from cosyui.host.config import HostConfig
-    from cosyui.host.pool import EnginePool
-    from cosyui.service.clips import ClipStore
-    from cosyui.service.outputs import OutputStore
-    from cosyui.service.service import SynthesisService
-    from cosyui.settings import Settings
-
-    fake = args.folder == "fake"
-    options = {
-        "engine": "fake" if fake else "real",
-        "model": "embedded" if fake else args.folder,
-        "fake_places": max(1, args.places),
-        "device": args.device,
-        "precision": args.precision,
-        "vram_budget": args.vram_budget,
-        "places": args.places,
-        "queue_size": args.clients,
-        "outputs_dir": folder / "outputs",
-        "clips_dir": folder / "clips",
-        "journal": folder / "journal.sqlite",
-        "purge_hours": KEPT_HOURS,
-        "log_level": "error",
-    }
-    settings = Settings.load(options, {})
-    pool = EnginePool(HostConfig.from_settings(settings).on_devices(()))
-    return SynthesisService(settings, pool, OutputStore(settings.outputs_dir), ClipStore.from_settings(settings))
+    return own_service(
+        args.folder,
+        folder,
+        fake_places=max(1, args.places),
+        device=args.device,
+        precision=args.precision,
+        vram_budget=args.vram_budget,
+        places=args.places,
+        queue_size=args.clients,
+        purge_hours=KEPT_HOURS,
+    )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cosyui.bench.queueing import NEVER, Bound, Curve, Load, Outlook
+from cosyui.bench.sentences import percentile
 
 WARM_UP = 0.1
 """Share of the takes that come before the queue is as full as it gets on average."""
@@ -83,9 +84,9 @@ class Run:
             busy=busy,
             waiting=sum(wait > 0 for wait in waits) / len(waits),
             wait_mean=sum(waits) / len(waits),
-            wait_p50=_share(waits, 0.5),
-            wait_p95=_share(waits, 0.95),
-            first_p95=_share(firsts, 0.95),
+            wait_p50=percentile(waits, 0.5),
+            wait_p95=percentile(waits, 0.95),
+            first_p95=percentile(firsts, 0.95),
             refused=self.refused / (self.refused + len(self.waits)),
             takes=sum(crowd) / len(crowd),
         )
@@ -163,7 +164,3 @@ def replicas_for(
         if simulated(curve, load, count, bound, takes, seed).holds(bound):
             return count + spare
     return None
-
-
-def _share(ordered: list[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -12,7 +12,8 @@ from typing import Any
 
 from cosyui.bench import rig
 from cosyui.bench.load import Client, Load
-from cosyui.bench.report import Report, percentile
+from cosyui.bench.report import Report
+from cosyui.bench.sentences import percentile
 from cosyui.bench.workload import Workload
 
 CLIENTS = (1, 4, 16, 32)

@@ -10,20 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cosyui.bench.sentences import WORDS
 from cosyui.engine.engine import Engine
 from cosyui.engine.request import SAMPLE_RATE, Mode, PromptClip, SynthesisRequest
 from cosyui.speech.estimate import speech_seconds
 
 TRANSCRIPT = "You have been very good to me and my people over the last year."
 INSTRUCTION = "Please speak like a good old man."
-# One id each, with the released tokenizer and with that of a random checkpoint; no numbers, which are read otherwise.
-_WORDS = (
-    "the of and to in is that it was for on as with be at by this had not but from have an they which you were "
-    "all her she there would their we him been has when who will no more if out so said what its about than into "
-    "them can only other time new some could these may then do any like my now over such our man me even most "
-    "made after also did many"
-)
-WORDS = tuple(_WORDS.split())
 _TRIES = 12
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import secrets
 import time
@@ -19,11 +18,6 @@ from cosyui.speech.estimate import speech_seconds
 ID_PATTERN = r"^batch_[0-9a-f]{24}$"
 BatchState = Literal["working", "stopped", "paused", "done"]
 """``paused``: by trouble that all lines would have; ``done``: every line was made, or has failed."""
-
-
-def owner_hash(kind: str, name: str) -> str:
-    """What is stored of whoever owns a batch: the same for the same ``name``, which is not."""
-    return f"{kind}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
 class LineState(BaseModel):

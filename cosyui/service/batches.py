@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 
 from cosyui.errors import ConflictError, CosyuiError, MissingError, RightsError
@@ -23,7 +23,6 @@ from cosyui.service.batch_record import Batch
 from cosyui.service.batch_work import BatchWork, Room, Submit, not_stored
 from cosyui.service.batch_zip import build
 from cosyui.service.operations import STOP_SECONDS
-from cosyui.service.types import StoppingError
 from cosyui.service.voices import SavedVoices
 from cosyui.settings import Settings
 
@@ -36,21 +35,27 @@ MOST_KEPT, MOST_OF_ONE = 2_000, 100
 class Batches:
     """`start`, use, `close`, on one event loop. A batch is there for its owner alone: see `owner_hash`.
 
-    ``problems`` tells of what `start` could not read; ``room`` wants to be told of every request that has ended. While
-    the service is ``draining`` none is begun: `add` and `resume` raise StoppingError.
+    ``problems`` tells of what `start` could not read; ``room`` wants to be told of every request that has ended. What
+    ``check_open`` raises, `add` and `resume` do, too: then none is begun.
     """
 
     def __init__(
-        self, settings: Settings, outputs: Path, voices: SavedVoices, submit: Submit, engines: Engines
+        self,
+        settings: Settings,
+        outputs: Path,
+        voices: SavedVoices,
+        submit: Submit,
+        engines: Engines,
+        check_open: Callable[[], None],
     ) -> None:
         self.room = Room()
         self.problems: tuple[Notice, ...] = ()
-        self.draining = False
         self.files = BatchFiles(outputs / BATCHES)
         self._settings = settings
         self._voices = voices
         self._submit = submit
         self._engines = engines
+        self._check_open = check_open
         self._batches: dict[str, Batch] = {}
         self._work: dict[str, tuple[BatchWork, asyncio.Task[None]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -211,10 +216,6 @@ class Batches:
                 await self.remove(batch)
             except CosyuiError as error:
                 log(logger, logging.WARNING, "batch_not_purged", batch=batch.id, reason=error.message)
-
-    def _check_open(self) -> None:
-        if self.draining:
-            raise StoppingError.make()
 
     def _begin(self, batch: Batch) -> None:
         work = BatchWork(batch, self.files, self._voices, self._submit, self.room, lambda: self._engines.places)

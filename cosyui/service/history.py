@@ -6,7 +6,6 @@ Whatever is wrong with it reaches no take: it is told among the problems.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import time
@@ -24,6 +23,7 @@ from cosyui.service.history_file import PastTake
 from cosyui.service.history_store import HistoryStore
 from cosyui.service.in_use import InUse
 from cosyui.service.outputs import OutputStore
+from cosyui.service.owners import owner_hash
 from cosyui.service.types import Result, TakeForm
 from cosyui.settings import Settings
 from cosyui.speech.clip.intake import read_source
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 WAIT_SECONDS = 5.0
 """For takes on their way into the file."""
-_ALL = "history"
+_ALL, PAGE = "history", "page"
 
 
 class Shown(NamedTuple):
@@ -113,7 +113,7 @@ class History:
         self, owner: str, text: str = "", *, favourites: bool = False, limit: int = 20, offset: int = 0
     ) -> HistoryPage:
         """The newest first; ``text`` is a part of theirs. Beyond the last page stands the last page."""
-        name = _hash(owner)
+        name = owner_hash(PAGE, owner)
 
         def work() -> HistoryPage:
             total = self._store.file.count(name, text.strip(), favourites)
@@ -125,7 +125,7 @@ class History:
 
     def find(self, owner: str, take_id: str) -> Shown:
         """Raises also MissingError ``history_gone``."""
-        take = self._store.read(lambda: self._store.file.find(_hash(owner), take_id), None)
+        take = self._store.read(lambda: self._store.file.find(owner_hash(PAGE, owner), take_id), None)
         if take is None:
             raise MissingError("history_gone", "This take is not in your history any more.")
         return self._shown(take)
@@ -170,7 +170,7 @@ class History:
         """As `remove`, with all that this owner has, favourites, too; how many these were."""
         with self._store.lock:
             nothing: list[PastTake] = []
-            takes = self._store.read(lambda: self._store.file.of(_hash(owner)), nothing)
+            takes = self._store.read(lambda: self._store.file.of(owner_hash(PAGE, owner)), nothing)
             if takes:
                 self._remove(takes)
             return len(takes)
@@ -183,7 +183,7 @@ class History:
         try:
             with self._store.lock:
                 clip, new = ("", False) if voice else self._keep(form)
-                take = self._take(_hash(owner), form, result, voice, clip)
+                take = self._take(owner_hash(PAGE, owner), form, result, voice, clip)
                 try:
                     self._store.do(lambda: self._store.file.add(take))
                 except BaseException:
@@ -241,7 +241,7 @@ class History:
 
     def _check_room(self, owner: str) -> None:
         count = self._store.file.count
-        mine = self._store.do(lambda: count(_hash(owner), favourites=True))
+        mine = self._store.do(lambda: count(owner_hash(PAGE, owner), favourites=True))
         all_ = self._store.do(lambda: count(None, favourites=True))
         if mine >= self._settings.history_favourites or all_ >= self._settings.history_rows // 2:
             raise ConflictError("favourites_full", f"{mine} takes are your favourites; there is no room for more.")
@@ -269,10 +269,6 @@ class History:
         for take in favourites:
             self._hold(take)
         self._in_use.release(_ALL)
-
-
-def _hash(owner: str) -> str:
-    return hashlib.sha256(owner.encode()).hexdigest()
 
 
 def _key(take: PastTake) -> str:

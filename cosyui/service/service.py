@@ -92,7 +92,7 @@ class SynthesisService:
         self.life_cycle = LifeCycle(
             self._queue, client, lambda: bool(self._drive.jobs), MINUTE * settings.idle_unload_minutes
         )
-        self.batches = Batches(settings, outputs.root, self.voices, self.submit, client)
+        self.batches = Batches(settings, outputs.root, self.voices, self.submit, client, self._check_admitting)
         self.operations.schedule.add("batches", self.batches.purge, PURGE_EVERY, first_in=FIRST_PURGE)
         self._started = time.monotonic()
         self._rejected = 0
@@ -125,7 +125,7 @@ class SynthesisService:
 
         False if there was nothing.
         """
-        self.draining = self.batches.draining = True
+        self.draining = True
         busy = bool(self._drive.jobs)
         log(logger, logging.INFO, "draining", unfinished=len(self._drive.jobs), seconds=seconds)
         with contextlib.suppress(TimeoutError):
@@ -284,9 +284,13 @@ class SynthesisService:
         self._rejected += 1
         self.operations.rejected(take_id, form, error, long=self.intake.is_long(form))
 
-    def _check_open(self, part: bool) -> None:
-        if self._closed or (self.draining and not part):
+    def _check_admitting(self) -> None:
+        if self._closed or self.draining:
             raise StoppingError.make()
+
+    def _check_open(self, part: bool) -> None:
+        if self._closed or not part:
+            self._check_admitting()
         if self.client.state == "broken":
             problem = self.client.problem
             assert problem is not None

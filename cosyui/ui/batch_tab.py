@@ -10,7 +10,8 @@ from typing import Any
 import gradio as gr
 
 from cosyui.errors import CosyuiError, MissingError
-from cosyui.service.batch_record import Batch, owner_hash
+from cosyui.service.batch_record import Batch
+from cosyui.service.owners import owner_hash
 from cosyui.service.service import SynthesisService
 from cosyui.ui import batch_view, render
 from cosyui.ui.batch_input import BatchInput

@@ -17,12 +17,12 @@ from cosyui.service.voice_names import EXAMPLES
 from cosyui.ui import banner
 from cosyui.ui.batch_tab import BatchTab
 from cosyui.ui.controls import quiet
-from cosyui.ui.gone import GoneTakes
 from cosyui.ui.history_tab import HistoryTab
 from cosyui.ui.i18n import PAGE, Dictionary, both, translations
 from cosyui.ui.listening import ROUTE
 from cosyui.ui.login import LoginGate
 from cosyui.ui.ops_tab import OpsTab
+from cosyui.ui.output_files import OutputFiles
 from cosyui.ui.owner import drawn, owner_state
 from cosyui.ui.synthesis import SynthesisTab, session_of
 from cosyui.ui.takes import Takes
@@ -162,7 +162,7 @@ def mount(app: FastAPI, service: SynthesisService) -> Callable[[], Coroutine[Any
     )
     mounted = [route.app for route in app.routes if isinstance(route, Mount)]
     server = next(part for part in mounted if isinstance(part, gr.routes.App))
-    server.add_middleware(GoneTakes, outputs=service.outputs)
+    server.add_middleware(OutputFiles, outputs=service.outputs)
     page.route(server)
     if rights.login_needed:
         server.add_middleware(LoginGate, server=server, rights=rights)

@@ -13,9 +13,9 @@ from starlette.testclient import TestClient
 from cosyui.service.outputs import OutputStore
 from cosyui.service.types import TakeForm
 from cosyui.ui import history_list
-from cosyui.ui.gone import GoneTakes
 from cosyui.ui.history_tab import PAGE_ROWS, HistoryTab
 from cosyui.ui.i18n import Dictionary, translations
+from cosyui.ui.output_files import OutputFiles
 from cosyui.ui.owner import drawn, owner_of, owner_state
 from cosyui.ui.page import Page
 from cosyui.ui.synthesis import SynthesisTab
@@ -193,7 +193,7 @@ async def test_a_file_that_was_cleaned_up_is_told_as_gone(tmp_path):
     there = outputs.root / "2026-11-01" / "120000-00000001.wav"
     there.parent.mkdir(parents=True)
     there.write_bytes(b"x")
-    client = TestClient(GoneTakes(PlainTextResponse("the page's own answer"), outputs))
+    client = TestClient(OutputFiles(PlainTextResponse("the page's own answer"), outputs))
     gone = client.get(f"/gradio_api/file={there.with_name('120000-00000002.wav')}")
     assert (gone.status_code, gone.json()["code"]) == (410, "take_gone")
     assert str(tmp_path) not in gone.text

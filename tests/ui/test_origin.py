@@ -25,7 +25,7 @@ class Site:
     def __init__(self, folder, **settings):
         own = {"outputs_dir": folder / "outputs", "clips_dir": folder / "clips", "journal": folder / "journal"}
         options = Settings.load(own | {"engine": "fake", "transcriber": "off"} | settings, {})
-        app, farewell = server.build(options, OutputStore(options.outputs_dir))
+        app, _, farewell = server.build(options, OutputStore(options.outputs_dir))
         page = farewell.func.__self__
         self.service, self.blocks, self.takes = page._service, page.blocks, page._takes
         self.client = TestClient(app, OWN, client=("127.0.0.1", 50_000), follow_redirects=False)

@@ -15,7 +15,7 @@ _GIVEN = (".wav", ".zip")
 """Endings. The folder has records of batches, too, and those have texts."""
 
 
-class GoneTakes:
+class OutputFiles:
     """ASGI middleware: 410 and a sentence for a path that is a take's and has no file, 403 for what is no sound; files
 
     elsewhere go by.
