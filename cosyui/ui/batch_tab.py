@@ -14,6 +14,7 @@ from cosyui.service.batch_record import Batch
 from cosyui.service.owners import owner_hash
 from cosyui.service.service import SynthesisService
 from cosyui.ui import batch_view, render
+from cosyui.ui.action_button import ActionButton
 from cosyui.ui.batch_input import BatchInput
 from cosyui.ui.batch_view import PAGE_ROWS, PLAY
 from cosyui.ui.controls import quiet, take_player
@@ -61,11 +62,7 @@ class BatchTab:
                 self._stop = gr.Button(t("batch_stop"), size="sm", elem_id="batch-stop")
                 self._resume = gr.Button(t("batch_resume"), size="sm", elem_id="batch-resume")
                 self._download = gr.Button(t("batch_download"), size="sm", variant="primary", elem_id="batch-download")
-                self._delete = gr.Button(t("batch_delete"), size="sm", elem_id="batch-delete")
-                self._sure = gr.Button(
-                    t("batch_delete_sure"), size="sm", variant="stop", visible=False, elem_id="batch-delete-sure"
-                )
-                self._leave = gr.Button(t("batch_keep"), size="sm", visible=False, elem_id="batch-keep")
+                self._delete = ActionButton(t, "batch_delete", asks=True)
             self._told = gr.HTML("", elem_id="batch-told", elem_classes="told", js_on_load=None)
             with gr.Column(visible=False) as self._listen:
                 self._player = take_player("batch-player")
@@ -94,10 +91,7 @@ class BatchTab:
         self._input.start.click(self._start, start, [self._input.problems, *self._shown, self._listen], **slow)
         self._stop.click(self._act_stop, given, self._shown, **slow)
         self._resume.click(self._act_resume, given, self._shown, **slow)
-        self._sure.click(self._act_delete, given, [*self._shown, self._listen], **slow)
-        asking = [self._delete, self._sure, self._leave]
-        self._delete.click(lambda: _asking(asks=True), None, asking, **quiet())
-        gr.on([self._sure.click, self._leave.click], lambda: _asking(asks=False), None, asking, **quiet())
+        self._delete.go.click(self._act_delete, given, [*self._shown, self._listen], **slow)
         packed = self._download.click(self._pack, given, [self._told, self._file], **slow)
         packed.then(None, self._file, None, js=_LATEST)
         pick, index, js = picker(PLAY, last=True)
@@ -216,8 +210,3 @@ class BatchTab:
 
 def _owner(request: gr.Request, browser: Any) -> str:
     return owner_hash("page", owner_of(request, browser))
-
-
-def _asking(*, asks: bool) -> tuple[Any, Any, Any]:
-    """The button, or instead of it the question."""
-    return gr.Button(visible=not asks), gr.Button(visible=asks), gr.Button(visible=asks)

@@ -15,6 +15,7 @@ from cosyui.ui.action_button import ActionButton, shown
 from cosyui.ui.controls import problem_place, quiet, take_player
 from cosyui.ui.i18n import Dictionary, Words, both
 from cosyui.ui.pieces import hint
+from cosyui.ui.synthesis import session_of
 from cosyui.ui.takes import Takes
 from cosyui.ui.voice_desk import VoiceDesk
 from cosyui.ui.voice_fields import VoiceFields
@@ -188,4 +189,4 @@ class VoiceDetail:
 
 def preview_of(request: gr.Request) -> str:
     """The browser tab's name in which voices are heard: it does not stop the take of the other tab."""
-    return f"{request.session_hash or 'none'}-voice"
+    return f"{session_of(request)}-voice"

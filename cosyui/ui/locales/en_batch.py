@@ -26,7 +26,6 @@ LABELS = {
     "batch_download": "Download ZIP",
     "batch_delete": "Delete",
     "batch_delete_sure": "Delete all of it",
-    "batch_keep": "Keep it",
 }
 
 LIVE = {

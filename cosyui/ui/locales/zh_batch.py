@@ -18,7 +18,6 @@ LABELS = {
     "batch_download": "下载 ZIP",
     "batch_delete": "删除",
     "batch_delete_sure": "全部删除",
-    "batch_keep": "保留",
 }
 
 LIVE = {
