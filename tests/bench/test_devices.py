@@ -20,7 +20,9 @@ def test_the_speech_of_all_engines_is_counted(tmp_path: Path, capsys: pytest.Cap
     assert (one["devices"], two["devices"]) == (1, 2)
     assert (one["requests"], two["requests"]) == (2, 4)
     for row in (one, two):
-        assert row["speech_s"] == pytest.approx(row["requests"] * 1.0, rel=0.2)  # 5 words of 5 tokens
+        # Five words and a full stop are six or seven ids of 5 tokens, by which words they are; which requests are
+        # among those that are timed depends on who ends first.
+        assert 1.2 - 1e-6 <= row["speech_s"] / row["requests"] <= 1.4 + 1e-6
         assert row["speech_per_s"] == pytest.approx(row["speech_s"] / row["wall_s"])
     assert two["over_one"] == pytest.approx(two["speech_per_s"] / one["speech_per_s"])
     assert "engines side by side" in capsys.readouterr().out
